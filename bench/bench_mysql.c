@@ -135,8 +135,6 @@ static double server_seconds(void)
 typedef struct raw_locker {
     MYSQL *mysql;
     MYSQL_STMT *acquire, *get, *release;
-    int64_t numbers[SIMBA__SQL_COLUMNS];
-    char texts[SIMBA__SQL_COLUMNS][1024];
 } raw_locker;
 
 static MYSQL_STMT *prepare(MYSQL *mysql, simba__sql_action which)
@@ -149,11 +147,6 @@ static MYSQL_STMT *prepare(MYSQL *mysql, simba__sql_action which)
     return statement;
 }
 
-static bool is_text(int column)
-{
-    return column == SIMBA__SQL_MUTEX || column == SIMBA__SQL_OWNER_ID || column == SIMBA__SQL_NOTE;
-}
-
 static raw_locker *open_raw(void)
 {
     static raw_locker r;
@@ -161,13 +154,6 @@ static raw_locker *open_raw(void)
     r.acquire = prepare(r.mysql, SIMBA__SQL_ACQUIRE);
     r.get = prepare(r.mysql, SIMBA__SQL_GET);
     r.release = prepare(r.mysql, SIMBA__SQL_RELEASE);
-    MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
-    for (int i = 0; i < SIMBA__SQL_COLUMNS; i++)
-        binds[i] = is_text(i) ? (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                                             .buffer = r.texts[i],
-                                             .buffer_length = sizeof r.texts[i]}
-                              : (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = &r.numbers[i]};
-    mysql_stmt_bind_result(r.get, binds);
     if (mysql_query(r.mysql, "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, "
                              "version) values ('plain', 0, 0, 0, '', 0)") != 0)
         bench_fail("insert", mysql_error(r.mysql));

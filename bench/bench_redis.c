@@ -2,8 +2,9 @@
  * own count. An uncontended lock and unlock is compared with a blocking loop of the very same
  * two scripts, in turns within one run, because machines have moods. A mutex that sixteen processes fight for is compared
  * with the least that a hand-over takes: one release script, one push, one acquire script. A holder that is killed shows
- * how long a mutex lies idle, and a process that holds 50,000 what renewing them costs. The server is started here, keeps
- * nothing, and goes with the benchmark. */
+ * how long a mutex lies idle, and a process that holds 50,000 what renewing them costs. A process that waits for the 50,000 of
+ * another one which is killed shows what an overload costs, and one that closes with 100,000 how long giving back takes. The
+ * server is started here, keeps nothing, and goes with the benchmark. */
 #include <hiredis/hiredis.h>
 #include <sched.h>
 #include <signal.h>
@@ -545,6 +546,14 @@ static simba_stats stats_of(simba_client *client)
     return stats;
 }
 
+static uint64_t losses_of(const simba_stats *stats)
+{
+    uint64_t lost = 0;
+    for (size_t i = 0; i < sizeof stats->losses / sizeof stats->losses[0]; i++)
+        lost += stats->losses[i];
+    return lost;
+}
+
 /* At least one ttl long, and until each was renewed. One more waits for a mutex of the crowd, so that there are
  * subscriptions too. */
 static void measure_crowd(size_t size, int64_t ttl_ms)
@@ -583,9 +592,7 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
     } while (bench_now_ns() < start_ns + ttl_ms * 1000000 ||
              (now.renewals - before.renewals < size && bench_now_ns() < start_ns + 2 * ttl_ms * 1000000));
     const double percent = 1e11 / (double)(bench_now_ns() - start_ns);
-    uint64_t lost = 0;
-    for (size_t i = 0; i < sizeof now.losses / sizeof now.losses[0]; i++)
-        lost += now.losses[i];
+    const uint64_t lost = losses_of(&now);
     snprintf(what, sizeof what, "%zu held, ttl %d s: CPU", size, (int)(ttl_ms / 1000));
     bench_add(what, (cpu_seconds() - start_cpu) * percent, 1, "% of a core", BENCH_BELOW, 15);
     bench_add("CPU of the server", (server_cpu_seconds(raw) - start_server) * percent, 1, "% of a core", BENCH_NO_GOAL,
@@ -605,6 +612,119 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
     redisFree(raw);
 }
 
+/* --- more than the server can do at a time ---------------------------------------------------------------------- */
+
+/* ttl 2 s, transition 1 s: all leases of the one that is killed end within the time that it took to get them. */
+static simba_contender **start_contenders(simba_client *client, const char *of, size_t size, int64_t ttl_ms,
+                                          int64_t transition_ms)
+{
+    simba_error error;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.timing.ttl_ms = ttl_ms;
+    options.timing.transition_ms = transition_ms;
+    simba_contender **all = calloc(size, sizeof *all);
+    if (!all)
+        bench_fail("contenders", "out of memory");
+    for (size_t i = 0; i < size; i++) {
+        char mutex[32];
+        snprintf(mutex, sizeof mutex, "%s-%zu", of, i);
+        bench_check(simba_contender_new(client, mutex, &options, &error, &all[i]), mutex, &error);
+        bench_check(simba_contender_start(all[i]), mutex, NULL);
+    }
+    return all;
+}
+
+/* Contenders that are still running are stopped by the client. */
+static int64_t close_all(simba_client *client, simba_contender **all, size_t size)
+{
+    const int64_t start_ns = bench_now_ns();
+    simba_client_close(client);
+    const int64_t took_ns = bench_now_ns() - start_ns;
+    for (size_t i = 0; i < size; i++)
+        simba_contender_free(all[i]);
+    free(all);
+    return took_ns;
+}
+
+/* False: not all of them in this time. */
+static bool await_held(simba_client *client, size_t size, int64_t within_ms)
+{
+    const int64_t until_ns = bench_now_ns() + within_ms * 1000000;
+    while (stats_of(client).held < size && bench_now_ns() < until_ns)
+        bench_sleep_ms(2);
+    return stats_of(client).held >= size;
+}
+
+static void hold_estate(volatile int *held, size_t size)
+{
+    simba_client *client;
+    simba_error error;
+    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
+    start_contenders(client, "estate", size, 2000, 1000);
+    if (!await_held(client, size, 60000))
+        bench_fail("estate", "could not be had");
+    *held = 1;
+    for (;;)
+        pause();
+}
+
+static void measure_estate(size_t size)
+{
+    char what[64];
+    simba_client *client;
+    simba_error error;
+    volatile int *held = shared_memory(sizeof *held);
+    redisContext *raw = connect_raw();
+    const pid_t holder = fork();
+    if (holder == 0)
+        hold_estate(held, size);
+    while (!*held && waitpid(holder, NULL, WNOHANG) == 0)
+        bench_sleep_ms(1);
+    if (!*held)
+        bench_fail("estate", "nobody holds it");
+    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
+    const int64_t keys = ask_number(raw, "DBSIZE"); /* each queue will be one more */
+    simba_contender **heirs = start_contenders(client, "estate", size, 2000, 1000);
+    const int64_t patience_ns = bench_now_ns() + INT64_C(60000000000);
+    while (ask_number(raw, "DBSIZE") < keys + (int64_t)size && bench_now_ns() < patience_ns)
+        bench_sleep_ms(20);
+    const simba_stats before = stats_of(client);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    const int64_t killed_ns = bench_now_ns();
+    const bool had = await_held(client, size, 60000);
+    const int64_t took_ns = bench_now_ns() - killed_ns;
+    bench_sleep_ms(4000); /* twice the ttl: all are renewed */
+    const simba_stats after = stats_of(client);
+    snprintf(what, sizeof what, "%zu of a killed process, 2 s + 1 s: all had", size);
+    bench_add(what, (double)took_ns / 1e9, 2, "s", BENCH_AT_MOST, 3);
+    bench_add("requests that failed", (double)(after.errors - before.errors), 0, "", BENCH_AT_MOST, 0);
+    bench_add("leases lost again", (double)(losses_of(&after) - losses_of(&before)), 0, "", BENCH_AT_MOST, 0);
+    bench_add("held 4 s later", (double)after.held, 0, "", BENCH_AT_LEAST, had ? (double)size : 0);
+    close_all(client, heirs, size);
+    redisFree(raw);
+}
+
+static void measure_closing(size_t size)
+{
+    char what[64];
+    simba_client *client;
+    simba_error error;
+    redisContext *raw = connect_raw();
+    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
+    simba_contender **all = start_contenders(client, "closed", size, 10000, 6000);
+    if (!await_held(client, size, 60000))
+        bench_fail("closing", "not all could be had");
+    const int64_t took_ns = close_all(client, all, size);
+    snprintf(what, sizeof what, "closing a client that holds %zu", size);
+    bench_add(what, (double)took_ns / 1e9, 2, "s", BENCH_NO_GOAL, 0);
+    redisReply *reply = redisCommand(raw, "EVAL %s 0", "return #redis.call('KEYS', 'simba:{closed-*}')");
+    bench_add("not given back", reply && reply->type == REDIS_REPLY_INTEGER ? (double)reply->integer : -1, 0, "",
+              BENCH_AT_MOST, 0);
+    freeReplyObject(reply);
+    redisFree(raw);
+}
+
 int main(int argc, char **argv)
 {
     const bool quick = bench_wants_quick(argc, argv);
@@ -617,6 +737,8 @@ int main(int argc, char **argv)
     measure_fight();
     measure_succession();
     measure_crowd(quick ? 5000 : 50000, quick ? 2000 : 10000);
+    measure_estate(quick ? 5000 : 50000);
+    measure_closing(quick ? 10000 : 100000);
     stop_server();
     return bench_print("Redis on the same machine");
 }

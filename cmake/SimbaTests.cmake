@@ -391,6 +391,7 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
         COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}"
         $<CONFIG>)
+    set_tests_properties(install.consumer PROPERTIES TIMEOUT 1800) # it compiles the library several times
     _simba_add_test(install release COMMAND "${PROJECT_SOURCE_DIR}/tests/release/run" "${PROJECT_SOURCE_DIR}")
     # The system's own first: it is the one that has the system's packages.
     find_program(SIMBA_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)

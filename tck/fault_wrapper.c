@@ -85,6 +85,7 @@ static void deliver(struct wrapper *wrapper, struct shadow *shadow)
     if (reply->outcome == SIMBA_MINE)
         tck_fault_add(wrapper->fault, shadow->request.op, TCK_WON, 1);
     shadow->original->reply = *reply;
+    shadow->original->asked_at = shadow->request.asked_at;
     wrapper->outer->complete(wrapper->outer, shadow->original);
     finish(wrapper, shadow);
 }
@@ -427,6 +428,14 @@ static void wrapper_cancel(void *self, simba_request *request)
         fail_shadow(wrapper, shadow, SIMBA_ETIMEDOUT, "fault: no answer");
 }
 
+static bool wrapper_in_line(void *self, simba_request *request)
+{
+    struct wrapper *wrapper = self;
+    struct shadow *shadow = request->backend_data;
+    return shadow->stage == SENT && wrapper->inner->in_line &&
+           wrapper->inner->in_line(wrapper->inner_self, &shadow->request);
+}
+
 static void wrapper_flush(void *self)
 {
     struct wrapper *wrapper = self;
@@ -522,6 +531,7 @@ static simba_backend wrapper_table(const simba_backend *inner)
         .init = wrapper_init,
         .submit = wrapper_submit,
         .cancel = wrapper_cancel,
+        .in_line = wrapper_in_line,
         .flush = wrapper_flush,
         .watch = wrapper_watch,
         .unwatch = wrapper_unwatch,

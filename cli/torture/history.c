@@ -306,7 +306,8 @@ bool torture_event_read(const char *line, torture_event *ret_event, char ret_fla
 {
     static const char *const always[] = {"at", "kind", NULL};
     event_line read = {0};
-    reading r = {event_members, sizeof event_members / sizeof *event_members, 0, &read, ret_flaw};
+    reading r = {event_members, sizeof event_members / sizeof *event_members, 0, &read, NULL};
+    r.flaw = ret_flaw;
     if (!read_object(line, &r) || !require(&r, always))
         return false;
     if (!set_kind(&read.event, read.kind))
@@ -353,7 +354,8 @@ bool torture_setup_read(const char *line, torture_setup *ret_setup, char ret_fla
 {
     static const char *const always[] = {"kind", "contenders", "mutexes", "lease", "takeover", "handover", NULL};
     setup_line read = {0};
-    reading r = {setup_members, sizeof setup_members / sizeof *setup_members, 0, &read, ret_flaw};
+    reading r = {setup_members, sizeof setup_members / sizeof *setup_members, 0, &read, NULL};
+    r.flaw = ret_flaw;
     if (!read_object(line, &r))
         return false;
     if (strcmp(read.kind, "run") != 0)

@@ -52,6 +52,12 @@
  * store without a clock uses host->epoch_us. If the stored data has no room for notes yet, the store fails the request with
  * SIMBA_ENOTSUP and a text that says that `simba init` makes room.
  *
+ * Holders that listen (SIMBA_CAP_WANTED). A client may keep a mutex that nobody of it uses, to take it again without asking.
+ * It sets `listens` in the requests of that contender, and the store pushes WANTED to it as soon as another contender waits for the mutex: one
+ * that begins to wait later, and one that already waits when the mutex is granted (also before the ACQUIRE completes, or
+ * right after). WANTED may come more than once, and in vain. A push that is lost must come again when the waiter asks again.
+ * Costs nothing for holders that do not listen. Without the capability, `listens` has no meaning.
+ *
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
  *   PREPARE        creates what is missing in the store and leaves alone what exists.
  *
@@ -110,7 +116,9 @@ struct simba_request {
     simba_op op;
     bool queue;          /* ACQUIRE: the contender will wait if it does not win */
     unsigned char stage; /* the runtime's */
-    const char *mutex;   /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
+    /* The contender wants to hear when others wait for what it holds, see above. So it says with every request of its own. */
+    bool listens;
+    const char *mutex; /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
     const char *id;
     uint64_t nonce;
     uint64_t token;
@@ -133,6 +141,14 @@ struct simba_request {
     simba_error *err;
     simba_note *ret_note; /* host->noted writes it */
     simba_request *queue_next, *queue_prev, *queue_child;
+    int64_t patience_ns; /* from handing it over to its first deadline */
+
+    /* Filled in by the runtime: as long as the request stands in line (see `in_line`) its deadline is put off, up to this
+     * time. At 0 it is not put off. */
+    simba_local give_up;
+    /* Filled in by the back end, if a request may stand in line before its server is asked: a time before which the server
+     * cannot have begun with it. A lease counts from then, and so does the time for the answer. 0: from handing it over. */
+    simba_local asked_at;
 };
 
 /* A mutex that somebody in this client waits for or observes. */
@@ -160,6 +176,7 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_SESSION_LOST, /* the session has ended, and all its grants with it; topic NULL: concerns the whole client */
     SIMBA_PUSH_SESSION_BACK, /* there is a new session: every waiter enters anew; topic NULL */
     SIMBA_PUSH_NOTED,        /* the note has changed; the owner has not */
+    SIMBA_PUSH_WANTED,       /* somebody else waits for it; by push_to, to a holder that listens */
 } simba_push_kind;
 
 typedef struct simba_push {
@@ -292,6 +309,7 @@ enum {
     SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
     SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* only this process can use it */
     SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
+    SIMBA_CAP_WANTED = 1 << 12,       /* the store pushes WANTED */
 };
 
 typedef struct simba_backend {
@@ -332,6 +350,10 @@ typedef struct simba_backend {
     const char *(*server)(void *self);
     /* May be NULL: `every` of a topic that is watched is not as it was. */
     void (*every_changed)(void *self, simba_topic *topic);
+    /* May be NULL. The deadline of this request, which was submitted and not completed, has come. Does it stand in line, here
+     * or at its server, behind others that are being answered? Then its turn will come, and asking again would only make the
+     * line longer: the runtime waits on. A store that says so fails the request when its server falls silent. */
+    bool (*in_line)(void *self, simba_request *request);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The runtime copies the table; everything it points to must live for ever.

@@ -235,7 +235,7 @@ int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
 
 int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err)
 {
-    return contender ? simba__worknote_set(&contender->member, bytes, length, err)
+    return contender ? simba__worknote_set(&contender->member, 0, bytes, length, err)
                      : simba__fail(err, SIMBA_EINVAL, "contender is NULL");
 }
 

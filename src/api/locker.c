@@ -1,8 +1,9 @@
 /* The locker: a member that leads at most once per acquire, and a thread that waits for it. It has no callbacks, so
- * it is told in the turn itself. */
+ * it is told in the turn itself. A locker that lingers does not start its own member: it shares one (runtime/shared.h). */
 #include <simba.h>
 
 #include "runtime/once.h"
+#include "runtime/shared.h"
 #include "runtime/worknote.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -16,6 +17,7 @@ enum { LEAVE_MS = 50, ONCE_MS = 80 };
 
 struct simba_locker {
     simba__member member; /* first */
+    simba__sharer sharer; /* if it lingers */
     pthread_cond_t changed;
     int64_t once_per_ms; /* 0: no such rule, as the next one */
     int64_t min_hold_ms;
@@ -32,6 +34,25 @@ struct simba_locker {
 static simba_locker *of_member(simba__member *member)
 {
     return (simba_locker *)(void *)member;
+}
+
+static bool lingers(const simba_locker *locker)
+{
+    return locker->sharer.shared != NULL;
+}
+
+/* The member that has its grant; lock-free. */
+static simba__member *holder(const simba_locker *locker)
+{
+    return lingers(locker) && atomic_load_explicit(&locker->sharer.has, memory_order_acquire)
+               ? simba__shared_member(&locker->sharer)
+               : (simba__member *)(uintptr_t)&locker->member;
+}
+
+/* The member that asks the store for it. */
+static simba__member *asker(const simba_locker *locker)
+{
+    return lingers(locker) ? simba__shared_member(&locker->sharer) : (simba__member *)(uintptr_t)&locker->member;
 }
 
 static void told(simba__member *member, const simba__actions *actions)
@@ -97,6 +118,24 @@ static int check_rules(const simba_client *client, simba_locker_options *options
     return 0;
 }
 
+/* Does a locker of these options linger? If its own options ask for it, they must not ask for what cannot be had with it. */
+static int check_linger(const simba_locker *locker, const simba_locker_options *options, simba_error *err)
+{
+    const simba__timing *timing = locker->member.machine.timing;
+    const char *other = options->once_per_ms    ? "once_per_ms"
+                        : options->min_hold_ms  ? "min_hold_ms"
+                        : timing->hold_limit_ns ? "hold_limit_ms"
+                                                : NULL;
+    if (timing->linger_ns == 0)
+        return 0;
+    if (!other)
+        return 1;
+    if (options->timing.linger_ms == SIMBA_INHERIT)
+        return 0;
+    return simba__fail(err, SIMBA_EINVAL, "linger_ms is %lld and %s is set; a locker can have only one of the two",
+                       (long long)options->timing.linger_ms, other);
+}
+
 int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options, simba_error *err,
                      simba_locker **ret_locker)
 {
@@ -124,6 +163,13 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
     locker->member.machine.once = true;
     locker->once_per_ms = own.once_per_ms;
     locker->min_hold_ms = own.min_hold_ms;
+    rc = check_linger(locker, &own, err);
+    if (rc > 0)
+        rc = simba__shared_join(&locker->sharer, &locker->member, own.id, &locker->changed, err);
+    if (rc < 0) {
+        simba__party_free(&locker->member.party);
+        return rc;
+    }
     *ret_locker = locker;
     return 0;
 }
@@ -166,7 +212,7 @@ static bool is_through(simba_locker *locker, simba_local until)
 
 static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
 {
-    const simba__contention *machine = &locker->member.machine;
+    const simba__contention *machine = &asker(locker)->machine;
     const char *mutex = locker->member.party.topic->mutex;
     if (locker->cancelled)
         return simba__fail(err, SIMBA_ECANCELED, "acquire %s: cancelled", mutex);
@@ -184,6 +230,30 @@ static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
         return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: not obtained within %lld ms", mutex,
                            (long long)timeout_ms);
     return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: owned by %s", mutex, machine->owner.id);
+}
+
+/* In a turn: the same for a locker that lingers. */
+static void share(simba_locker *locker, bool once, simba_local until, simba_local at_once)
+{
+    simba_client *client = locker->member.party.client;
+    simba__sharer *sharer = &locker->sharer;
+    simba__shared_want(sharer, once);
+    while (!sharer->has && simba__shared_waits(sharer) && !locker->cancelled && !client->closing &&
+           !simba__local_reached(client->turn.now, until)) {
+        if (once && simba__shared_is_leaving(sharer) && simba__local_reached(client->turn.now, at_once))
+            break;
+        simba__turn_await(&client->turn, &locker->changed, once && simba__shared_is_leaving(sharer) ? at_once : until,
+                          SIMBA_JOB_BRIEF);
+    }
+    locker->held = sharer->has;
+    if (locker->held)
+        return;
+    if (once && simba__shared_is_leaving(sharer))
+        simba__fail(&sharer->error, SIMBA_EUNAVAILABLE,
+                    "acquire %s: the store has not answered yet to the end of the grant before this one",
+                    locker->member.party.topic->mutex);
+    simba__shared_leave(sharer);
+    locker->acquire_error = sharer->error.code ? sharer->error : *simba__shared_error(sharer);
 }
 
 /* In a turn. */
@@ -205,7 +275,9 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
     locker->cancelled = false;
     locker->reason = SIMBA_REASON_NONE;
     const simba_local at_once = simba__local_add(client->turn.now, ONCE_MS * SIMBA__NS_PER_MS);
-    if (!is_through(locker, timeout_ms == 0 ? at_once : until)) {
+    if (lingers(locker)) {
+        share(locker, timeout_ms == 0, until, at_once);
+    } else if (!is_through(locker, timeout_ms == 0 ? at_once : until)) {
         simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE,
                     "acquire %s: the store has not answered yet to the end of the attempt before this one", mutex);
     } else if (!client->closing) {
@@ -257,6 +329,22 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
     return rc;
 }
 
+/* In a turn. The store hears of it in the background, or not at all. */
+static int release_shared(simba_locker *locker, simba_error *err)
+{
+    simba__sharer *sharer = &locker->sharer;
+    const char *mutex = locker->member.party.topic->mutex;
+    simba__shared_look(sharer);
+    const bool lost = !sharer->has;
+    locker->held = false;
+    simba__shared_leave(sharer);
+    if (locker->member.party.client->closing)
+        return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
+    return !lost ? 0
+                 : simba__fail(err, SIMBA_ELOST, "release %s: leadership ended before: %s", mutex,
+                               simba_reason_name((simba_reason)sharer->reason));
+}
+
 /* In a turn. */
 static int release(simba_locker *locker, simba_error *err)
 {
@@ -268,6 +356,8 @@ static int release(simba_locker *locker, simba_error *err)
     }
     if (!locker->held || locker->releasing)
         return simba__fail(err, SIMBA_ESTATE, "release %s: this locker does not hold it", mutex);
+    if (lingers(locker))
+        return release_shared(locker, err);
     locker->releasing = true;
     locker->unsure = false;
     send_stop(locker);
@@ -322,8 +412,10 @@ int simba_locker_cancel(simba_locker *locker)
 
 void simba_locker_free(simba_locker *locker)
 {
-    if (locker)
-        simba__party_free(&locker->member.party);
+    if (!locker)
+        return;
+    simba__shared_part(&locker->sharer);
+    simba__party_free(&locker->member.party);
 }
 
 void simba_locker_cleanup(simba_locker **locker)
@@ -336,53 +428,55 @@ simba_reason simba_locker_reason(simba_locker *locker)
     if (!locker || simba__client_forked(locker->member.party.client, NULL) < 0)
         return SIMBA_REASON_NONE;
     simba__enter(&locker->member.party.client->turn);
-    const simba_reason reason = (simba_reason)locker->reason;
+    const simba_reason reason = (simba_reason)(lingers(locker) ? locker->sharer.reason : locker->reason);
     simba__leave(&locker->member.party.client->turn);
     return reason;
 }
 
 int simba_locker_lease(const simba_locker *locker, simba_lease *ret_lease)
 {
-    return locker && ret_lease ? simba__member_lease(&locker->member, ret_lease) : SIMBA_EINVAL;
+    return locker && ret_lease ? simba__member_lease(holder(locker), ret_lease) : SIMBA_EINVAL;
 }
 
 int64_t simba_locker_held_for_ms(const simba_locker *locker)
 {
-    return locker ? simba__member_held_for_ns(&locker->member) / SIMBA__NS_PER_MS : 0;
+    return locker ? simba__member_held_for_ns(holder(locker)) / SIMBA__NS_PER_MS : 0;
 }
 
 uint64_t simba_locker_token(const simba_locker *locker)
 {
-    return locker ? simba__member_token(&locker->member) : 0;
+    return locker ? simba__member_token(holder(locker)) : 0;
 }
 
 const char *simba_locker_id(const simba_locker *locker)
 {
-    return locker ? locker->member.id : NULL;
+    return locker ? asker(locker)->id : NULL;
 }
 
 int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner)
 {
     if (!locker || !ret_owner)
         return SIMBA_EINVAL;
-    return simba__party_owner(&locker->member.party, &locker->member.machine.owner, ret_owner);
+    return simba__party_owner(&locker->member.party, &asker(locker)->machine.owner, ret_owner);
 }
 
 int64_t simba_locker_owner_left_ms(simba_locker *locker)
 {
-    return locker ? simba__member_owner_left_ms(&locker->member) : 0;
+    return locker ? simba__member_owner_left_ms(asker(locker)) : 0;
 }
 
 int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant)
 {
-    return locker && ret_grant ? simba__member_grant(&locker->member, ret_grant) : SIMBA_EINVAL;
+    if (!locker || !ret_grant)
+        return SIMBA_EINVAL;
+    return lingers(locker) ? SIMBA_ENOTSUP : simba__member_grant(&locker->member, ret_grant);
 }
 
 int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err)
 {
     if (!locker)
         return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
-    return simba__worknote_set(&locker->member, bytes, length, err);
+    return simba__worknote_set(holder(locker), locker->sharer.use, bytes, length, err);
 }
 
 int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note)

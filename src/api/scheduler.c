@@ -330,7 +330,7 @@ int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_e
     if (!run)
         return simba__fail(err, SIMBA_EINVAL, "run is NULL");
     return run->scheduler->table ? simba__timetable_note_set(run->scheduler->table, bytes, length, err)
-                                 : simba__worknote_set(&run->scheduler->member, bytes, length, err);
+                                 : simba__worknote_set(&run->scheduler->member, 0, bytes, length, err);
 }
 
 int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)

@@ -5,7 +5,7 @@
 
 static const char *const ops[] = {"acquire", "renew", "release", "read", "list", "force-release"};
 static const char *const pushes[] = {"changed",      "released",     "acquired", "freed",
-                                     "session-lost", "session-back", "noted"};
+                                     "session-lost", "session-back", "noted",    "wanted"};
 
 static void say_event(const simba__event *event, char *words, size_t size)
 {

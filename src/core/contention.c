@@ -87,12 +87,14 @@ void simba__actions_request(const actions *a, const char *id, const simba__timin
 {
     ret_request->op = a->op;
     ret_request->queue = a->queue;
+    ret_request->listens = a->listens;
     ret_request->id = id;
     ret_request->nonce = a->nonce;
     ret_request->token = a->token;
     ret_request->ttl_ms = timing ? timing->ms.ttl_ms : 0;
     ret_request->transition_ms = timing ? timing->ms.transition_ms : 0;
     ret_request->deadline = a->deadline;
+    ret_request->give_up = a->give_up;
 }
 
 /* --- renewing again -------------------------------------------------------------------------------- */
@@ -218,6 +220,15 @@ static void learn(machine *m, const simba_owner *owner, actions *out)
     m->owner = *owner;
 }
 
+/* Of a request that stands in line: asking again would put it at the end. A renewal is of no use when the lease has ended; a
+ * release takes the time that it needs. */
+static simba_local worth_waiting_until(const machine *m, simba_op op)
+{
+    if (op == SIMBA_OP_RENEW)
+        return guard(m);
+    return op == SIMBA_OP_ACQUIRE ? m->give_up : SIMBA__NEVER;
+}
+
 static void submit(machine *m, simba_op op, simba_local now, actions *out)
 {
     SIMBA__ASSERT(!m->in_flight);
@@ -234,6 +245,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->submit = true;
     out->op = op;
     out->queue = op == SIMBA_OP_ACQUIRE && !m->try_once;
+    out->listens = m->listens;
     out->generation = m->generation;
     out->nonce = m->nonce;
     out->token = m->token;
@@ -242,6 +254,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
         out->deadline = renew_deadline(m, now, out->deadline);
     if (op == SIMBA_OP_ACQUIRE && m->give_up.ns > now.ns)
         out->deadline = simba__local_min(out->deadline, m->give_up);
+    out->give_up = worth_waiting_until(m, op);
 }
 
 static void seek(machine *m, simba_local now, actions *out)
@@ -464,12 +477,25 @@ static void on_release_reply(machine *m, const simba_reply *reply, simba_local n
     finish(m, now, out);
 }
 
+/* A request may have stood in line for long before its server was asked. No server is asked before it is told to, nor after it
+ * has answered: a store that says so is not believed. A push that came before the server was asked is older than the answer. */
+static void look_when_asked(machine *m, const simba__event *event)
+{
+    const simba_local asked_at = event->asked_at;
+    if (asked_at.ns <= m->sent_at.ns || asked_at.ns > event->now.ns)
+        return;
+    m->sent_at = asked_at;
+    if (asked_at.ns > m->kicked_at.ns)
+        m->kick = false;
+}
+
 static void on_reply(machine *m, const simba__event *event, actions *out)
 {
     if (!m->in_flight || event->generation != m->generation)
         return;
     m->in_flight = false;
     m->last_error = event->reply->status;
+    look_when_asked(m, event);
     switch ((simba_op)m->op) {
     case SIMBA_OP_ACQUIRE:
         on_acquire_reply(m, event->reply, event->now, out);
@@ -522,6 +548,8 @@ static void on_stop(machine *m, simba_local now, actions *out)
     case SIMBA__SEEK:
         if (!m->in_flight)
             give_back_or_finish(m, now, out);
+        else
+            out->hurry = true;
         break;
     case SIMBA__HOLD:
         tell_released(m, SIMBA_REASON_STOPPED, NULL, true, out);
@@ -557,6 +585,7 @@ static void on_ack(machine *m, simba_local now, actions *out)
 static void ask_again(machine *m, simba_local now, actions *out)
 {
     out->used = true;
+    m->kicked_at = now;
     if (m->in_flight)
         m->kick = true;
     else
@@ -596,6 +625,7 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
     case SIMBA_PUSH_FREED:
         break; /* somebody else's turn */
     case SIMBA_PUSH_NOTED:
+    case SIMBA_PUSH_WANTED:
         break; /* says nothing about the owner */
     case SIMBA_PUSH_SESSION_LOST:
         m->maybe_granted = false;
@@ -612,7 +642,8 @@ static void on_push(machine *m, const simba_push *push, simba_local now, actions
         lose_session(m, now, out);
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
                !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
-               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED) {
+               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED &&
+               push->kind != SIMBA_PUSH_WANTED) {
         /* Somebody says that the mutex is not ours any more. Ask the store. */
         ask_again(m, now, out);
         out->used = false;

@@ -11,7 +11,8 @@
  *                                    └──────────┘ ◀───────────────────┘
  *
  * Rules that always hold, and that everything else relies on:
- *   - A lease counts from the moment its request was handed over, never from the reply, and ends by our own clock.
+ *   - A lease counts from the moment its request was handed over, or from the moment at which its server was asked if the
+ *     store says when that was; never from the reply. It ends by our own clock.
  *     Every step looks at the clock first, whatever the event is.
  *   - At most one request is in flight. The machine ignores a reply that does not carry the generation of that request.
  *   - The application gets one on_released per on_acquired. Nothing new begins until it has returned (the ACK event).
@@ -50,6 +51,7 @@ typedef struct simba__event {
     simba_local give_up;       /* START: no request needs an answer after this; SIMBA__NEVER for contenders */
     uint32_t generation;       /* REPLY */
     const simba_reply *reply;  /* REPLY */
+    simba_local asked_at;      /* REPLY: when the server was asked, as the store says; 0: it does not say */
     const simba_push *push;    /* PUSH */
     bool used;                 /* PUSH, set by the handler: it led to something */
 } simba__event;
@@ -66,11 +68,14 @@ typedef struct simba__actions {
     simba_reason reason; /* released */
     simba_op op;
     bool queue;
+    bool listens;
     uint32_t generation;
     uint64_t nonce;
     uint64_t token;
     simba_local deadline;
-    simba_local timer; /* always valid: wake the machine then; SIMBA__NEVER: not at all */
+    simba_local give_up; /* of a request that stands in line: nobody needs the answer after this */
+    bool hurry;          /* the request in flight is to end at its deadline, even if it stands in line */
+    simba_local timer;   /* always valid: wake the machine then; SIMBA__NEVER: not at all */
 } simba__actions;
 
 typedef struct simba__contention {
@@ -78,8 +83,9 @@ typedef struct simba__contention {
     uint64_t seed;
     uint64_t nonce;            /* of this incarnation; new after every start and every loss */
     uint64_t token;            /* of the grant; 0 without one */
-    simba_local sent_at;       /* when the request in flight was handed over */
-    simba_local lease_from;    /* when the request that last confirmed the lease was handed over */
+    simba_local sent_at;       /* when the request in flight was handed over; once it is answered: when it was asked */
+    simba_local kicked_at;     /* of the latest `kick` */
+    simba_local lease_from;    /* when the request that last confirmed the lease was handed over, or asked */
     simba_local session_until; /* from the latest event */
     simba_local held_since;
     int64_t min_hold_ns; /* a stop before this time keeps the mutex from others; 0: no such promise */
@@ -96,6 +102,7 @@ typedef struct simba__contention {
     bool stop;         /* the application asked to stop */
     bool once;         /* locker: one leadership, then done */
     bool try_once;     /* locker: one answer, then done */
+    bool listens;      /* wants to hear when others wait for what it holds */
     bool leaves_queue; /* waiters have an entry in the store that they must remove */
     bool queued;       /* that entry may exist */
     bool kick;         /* a push came while a request was in flight: ask again */

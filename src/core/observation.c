@@ -127,7 +127,7 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
 {
     static const simba_owner nobody;
     const simba_push *push = event->push;
-    if (simba__observation_is_over(m) || push->kind == SIMBA_PUSH_NOTED)
+    if (simba__observation_is_over(m) || push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_WANTED)
         return;
     if (push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token >= m->owner.token) {
         learn(m, &push->owner, out);

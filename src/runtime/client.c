@@ -41,7 +41,7 @@ int simba__client_enter(simba_client *client, simba_error *err)
 {
     const int rc = simba__client_forked(client, err);
     if (rc == 0)
-        simba__enter(&client->turn);
+        simba__enter_in_line(&client->turn);
     return rc;
 }
 

@@ -28,8 +28,10 @@ struct simba__member {
     _Atomic uint64_t token;
     _Atomic bool has_margin; /* the lease ends a stop margin after `valid_until_ns` */
     simba__said said;
-    bool writes_note;             /* a write of the note is under way */
-    bool hears_notes;             /* reports changes of the note while it runs */
+    bool writes_note;     /* a write of the note is under way */
+    bool note_unsure;     /* the last write went unanswered: the store may still carry it out */
+    _Atomic uint32_t use; /* of a grant that lockers share: changes whenever one gets or leaves it. Otherwise 0 */
+    bool hears_notes;     /* reports changes of the note while it runs */
     _Atomic uint64_t plain_token; /* under this grant the note is known to have no record, see worknote.h */
 };
 

@@ -25,8 +25,10 @@ static void answered(simba_request *request)
     call->busy = false;
     call->rc = judge(call);
     client->calls--;
-    if (call->writer)
+    if (call->writer) {
         call->writer->writes_note = false;
+        call->writer->note_unsure = call->request.reply.status < 0;
+    }
     simba__turn_signal(&client->turn, &client->turn.changed);
     if (call->done)
         call->done(call);
@@ -91,6 +93,7 @@ int simba__note_write(simba__note_call *call, simba__member *member, const void 
                            .id = member->id,
                            .nonce = machine->nonce,
                            .token = machine->token,
+                           .listens = machine->listens,
                            .note = length ? bytes : NULL,
                            .note_size = length,
                            .note_number = ++client->notes});
@@ -112,7 +115,8 @@ static int hand_out(const simba__note_call *call, int rc, simba_error *err)
     return rc;
 }
 
-int simba__member_note_set(simba__member *member, uint64_t token, const void *bytes, size_t length, simba_error *err)
+int simba__member_note_set(simba__member *member, simba__tenure tenure, const void *bytes, size_t length,
+                           simba_error *err)
 {
     simba_client *client = member->party.client;
     simba__note_call call = {0};
@@ -122,7 +126,8 @@ int simba__member_note_set(simba__member *member, uint64_t token, const void *by
     if (rc < 0)
         return rc;
     await(client, &member->writes_note); /* of another thread */
-    if (member->machine.token != token && simba__contention_valid_until(&member->machine).ns != 0)
+    const bool another = member->machine.token != tenure.token || member->use != tenure.use;
+    if (another && simba__contention_valid_until(&member->machine).ns != 0)
         rc = simba__fail(&call.err, SIMBA_ELOST, "write note %s: leadership ended before", member->party.topic->mutex);
     else
         rc = simba__note_write(&call, member, bytes, length);

@@ -26,9 +26,15 @@ struct simba__note_call {
 int simba__note_read(simba__note_call *call, simba_client *client, const char *mutex);
 int simba__note_write(simba__note_call *call, simba__member *member, const void *bytes, size_t length);
 
-/* For callers that may wait: not in a turn. A write belongs to the grant of `token`: SIMBA_ELOST if the member holds another
- * one by now. */
-int simba__member_note_set(simba__member *member, uint64_t token, const void *bytes, size_t length, simba_error *err);
+/* Under which grant a note is written, and in which use of it if lockers share the grant. */
+typedef struct simba__tenure {
+    uint64_t token;
+    uint32_t use;
+} simba__tenure;
+
+/* For callers that may wait: not in a turn. A write belongs to its tenure: SIMBA_ELOST if the member is in another one by now. */
+int simba__member_note_set(simba__member *member, simba__tenure tenure, const void *bytes, size_t length,
+                           simba_error *err);
 int simba__member_note(simba__member *member, simba_error *err, simba_note *ret_note);
 
 #endif

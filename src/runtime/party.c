@@ -25,6 +25,7 @@ static void on_reply(simba_request *request)
         .now = party->client->turn.now,
         .generation = party->generation,
         .reply = &request->reply,
+        .asked_at = request->asked_at,
     };
     party->type->event(party, &event);
 }
@@ -61,7 +62,7 @@ static void gone(simba__strand *strand)
     simba__timers_clear(&client->turn.timers, &party->timer);
     simba__timers_unreserve(&client->turn.timers, party->type->timers + 1);
     simba__topics_put(&client->topics, party->topic);
-    client->stats.contenders -= party->type->is_member;
+    client->stats.contenders -= party->type->is_member && !party->type->hidden;
 }
 
 static void destroy(simba__strand *strand)
@@ -95,7 +96,7 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     party->request.mutex = party->topic->mutex;
     party->strand = (simba__strand){.dispatcher = &client->dispatcher, .refs = 1};
     simba__ring_set(&client->parties, &party->of_client, true);
-    client->stats.contenders += type->is_member;
+    client->stats.contenders += type->is_member && !type->hidden;
     atomic_fetch_add(&client->refs, 1);
     return 0;
 }
@@ -141,6 +142,8 @@ void simba__party_act(simba__party *party, const simba__actions *actions, const 
         simba__actions_request(actions, id, timing, &party->request);
         simba__requests_submit(&client->requests, &party->request);
     }
+    if (actions->hurry)
+        party->request.give_up = party->request.deadline;
     simba__timers_set(&client->turn.timers, &party->timer, actions->timer);
     simba__topic_retry(&client->topics, party->topic);
 }

@@ -17,6 +17,7 @@ typedef struct simba__party_type {
     /* In a turn, while it is started: the note may have changed. May be NULL. */
     void (*noted)(simba__party *party);
     bool is_member;  /* contends */
+    bool hidden;     /* no handle of the program's: does not count in the statistics */
     unsigned timers; /* besides the party's own */
 } simba__party_type;
 

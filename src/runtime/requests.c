@@ -6,6 +6,7 @@
  * again, each holder with a deadline that depends on the end of its own lease, and each would walk past all others. */
 #include "runtime/requests.h"
 
+#include "core/timing.h"
 #include "util/assert.h"
 
 /* Where a request is. */
@@ -78,13 +79,42 @@ static bool is_over(const simba_request *request, simba_local now)
     return request->deadline.ns <= now.ns;
 }
 
+/* The time for the answer counts from the moment at which the server was asked. Before that, and at the server, a request may
+ * stand in line. */
+static simba_local put_off_to(const simba__requests *requests, simba_request *request, simba_local now)
+{
+    const simba_backend *backend = requests->backend;
+    simba_local to = {0};
+    if (request->give_up.ns <= now.ns)
+        return to;
+    if (request->asked_at.ns > 0 && request->asked_at.ns <= now.ns)
+        to = simba__local_add(request->asked_at, request->patience_ns);
+    if (to.ns <= now.ns && backend->in_line && backend->in_line(requests->store, request))
+        to = simba__local_add(now, request->patience_ns);
+    return simba__local_min(to, request->give_up);
+}
+
+/* The request is due first. False: its time is over. */
+static bool put_off(simba__requests *requests, simba_request *request, simba_local now)
+{
+    const simba_local to = put_off_to(requests, request, now);
+    if (to.ns <= now.ns)
+        return false;
+    remove_outstanding(requests, request);
+    request->deadline = to;
+    requests->outstanding = meld(requests->outstanding, request);
+    return true;
+}
+
 /* Cancelling one request may complete others: so look for the next one anew. */
 static void on_deadline(simba_timer *timer, simba_local now)
 {
     simba__requests *requests = (simba__requests *)(void *)((char *)timer - offsetof(simba__requests, deadline));
     while (requests->outstanding && is_over(requests->outstanding, now)) {
-        const simba_request *request = requests->outstanding;
-        requests->backend->cancel(requests->store, requests->outstanding);
+        simba_request *request = requests->outstanding;
+        if (put_off(requests, request, now))
+            continue;
+        requests->backend->cancel(requests->store, request);
         SIMBA__ASSERT(request->stage != IN_STORE && request->reply.status < 0);
     }
     simba__requests_arm(requests);
@@ -137,6 +167,8 @@ size_t simba__requests_hand_over(simba__requests *requests, simba_local now)
         simba_request *request = take_first(&requests->outbox_first, &requests->outbox_last);
         request->stage = IN_STORE;
         request->queue_prev = request->queue_child = NULL;
+        request->patience_ns = request->deadline.ns - now.ns;
+        request->asked_at.ns = 0;
         requests->outstanding = meld(requests->outstanding, request);
         if (is_over(request, now)) {
             host->fail(host, request, SIMBA_ETIMEDOUT, "not asked: this process was held up until the time was over");

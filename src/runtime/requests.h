@@ -1,6 +1,8 @@
 /* The path of a request: an application's call or a timer submits it, the end of the turn hands it to the store, the
  * store completes it, and the turn takes the answer. Only this code keeps the deadlines of requests. When the time of a
- * request is over, it tells the store to let go of the request and to fail it.
+ * request is over, it tells the store to let go of the request and to fail it. But while a request stands in line behind
+ * others that are being answered, it puts the deadline off: if the request failed and was made again, the line would only get
+ * longer.
  *
  * Call everything in here in a turn. The hosts of the simulator and of the tests use it too, so that they run the
  * code that ships. */

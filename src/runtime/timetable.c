@@ -302,7 +302,7 @@ int simba__timetable_note_set(simba__timetable *table, const void *bytes, size_t
     const uint64_t token = table->member->machine.token;
     memcpy(record, table->note, size);
     simba__leave(&client->turn);
-    rc = simba__worknote_set_behind(table->member, token, record, size, bytes, length, err);
+    rc = simba__worknote_set_behind(table->member, (simba__tenure){.token = token}, record, size, bytes, length, err);
     if (rc == 0) {
         simba__enter(&client->turn);
         if (length > 0)

@@ -8,15 +8,18 @@
 #include "util/list.h"
 #include "util/table.h"
 
+struct simba__shared;
+
 typedef struct simba__topic simba__topic;
 struct simba__topic {
     simba_topic shown; /* first: the part that the back end sees */
     simba__node node;
     simba__topic *dirty_next;
-    simba__list parties; /* started ones, in the order in which they started */
-    unsigned handles;    /* parties that name it, started or not */
-    unsigned interest;   /* how many parties want to hear of changes */
-    unsigned curious;    /* how many parties want to hear of every change */
+    simba__list parties;          /* started ones, in the order in which they started */
+    struct simba__shared *shared; /* whose grants lockers share, see shared.h */
+    unsigned handles;             /* parties that name it, started or not */
+    unsigned interest;            /* how many parties want to hear of changes */
+    unsigned curious;             /* how many parties want to hear of every change */
     bool watched;
     bool dirty; /* `watched` may not match `interest` */
     char mutex[];

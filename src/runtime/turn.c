@@ -24,11 +24,13 @@ int simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const si
     turn->options = options;
     turn->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
     pthread_mutex_init(&turn->lock, NULL);
+    simba__gate_init(&turn->gate);
     if (simba__cond_init(&turn->changed) == 0) {
         if (simba__cond_init(&turn->hushed) == 0)
             return 0;
         pthread_cond_destroy(&turn->changed);
     }
+    simba__gate_fini(&turn->gate);
     pthread_mutex_destroy(&turn->lock);
     return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
 }
@@ -38,6 +40,7 @@ void simba__turn_fini(simba__turn *turn)
     simba__timers_fini(&turn->timers);
     pthread_cond_destroy(&turn->hushed);
     pthread_cond_destroy(&turn->changed);
+    simba__gate_fini(&turn->gate);
     pthread_mutex_destroy(&turn->lock);
 }
 
@@ -106,19 +109,37 @@ bool simba__in_turn(const simba__turn *turn)
     return turn_of == turn;
 }
 
-void simba__enter(simba__turn *turn)
+/* The thread would wait for itself for ever, and nothing would renew the leases. */
+static void check_not_in_turn(const simba__turn *turn)
 {
-    /* The thread would wait for itself for ever, and nothing would renew the leases. */
     SIMBA__ASSERT(!simba__in_turn(turn) || !"simba was called by a log function, or by a handler of a signal");
-    pthread_mutex_lock(&turn->lock);
+}
+
+static void begin(simba__turn *turn)
+{
     turn_of = turn;
     turn->now = simba__clock_boot();
+}
+
+void simba__enter(simba__turn *turn)
+{
+    check_not_in_turn(turn);
+    pthread_mutex_lock(&turn->lock);
+    begin(turn);
+}
+
+void simba__enter_in_line(simba__turn *turn)
+{
+    check_not_in_turn(turn);
+    simba__gate_pass(&turn->gate, &turn->lock);
+    begin(turn);
 }
 
 static void unlock(simba__turn *turn)
 {
     simba__worker_announce(&turn->worker);
     turn_of = NULL;
+    simba__gate_leave(&turn->gate);
     pthread_mutex_unlock(&turn->lock);
 }
 
@@ -184,6 +205,7 @@ static bool follow(simba__turn *turn, pthread_cond_t *cond, simba_local until)
     follower self = {.cond = cond};
     simba__list_append(&turn->followers, &self.item);
     simba__worker_announce(&turn->worker);
+    simba__gate_leave(&turn->gate);
     const int rc = wait_until(turn, cond, until);
     turn->now = simba__clock_boot();
     simba__list_remove(&self.item);

@@ -14,6 +14,7 @@
 #include <simba/backend.h>
 
 #include "net/reactor.h"
+#include "runtime/gate.h"
 #include "runtime/timers.h"
 #include "runtime/worker.h"
 #include "util/list.h"
@@ -32,6 +33,7 @@ struct simba__turn {
     const simba__turn_hooks *hooks;
     const simba_client_options *options;
     pthread_mutex_t lock;
+    simba__gate gate;       /* where threads of the application wait for the lock */
     pthread_cond_t changed; /* something that a thread may wait for has ended */
     simba_local now;        /* of this turn */
 
@@ -58,6 +60,8 @@ void simba__turn_fini(simba__turn *turn);
 int simba__turn_start_workers(simba__turn *turn, unsigned count, simba_error *err);
 
 void simba__enter(simba__turn *turn);
+/* The same, for the threads of the application, of which there may be many. */
+void simba__enter_in_line(simba__turn *turn);
 /* Settle, and release the lock. */
 void simba__leave(simba__turn *turn);
 /* Is this thread in this turn? */

@@ -8,7 +8,7 @@
 #include "util/error.h"
 #include "util/sized.h"
 
-int simba__worknote_set_behind(simba__member *member, uint64_t token, const char *record, size_t record_size,
+int simba__worknote_set_behind(simba__member *member, simba__tenure tenure, const char *record, size_t record_size,
                                const void *bytes, size_t length, simba_error *err)
 {
     char note[SIMBA_NOTE_MAX];
@@ -22,16 +22,17 @@ int simba__worknote_set_behind(simba__member *member, uint64_t token, const char
     memcpy(note, record, record_size);
     if (length > 0)
         memcpy(note + record_size, bytes, length);
-    return simba__member_note_set(member, token, note, record_size + length, err);
+    return simba__member_note_set(member, tenure, note, record_size + length, err);
 }
 
-int simba__worknote_set(simba__member *member, const void *bytes, size_t length, simba_error *err)
+int simba__worknote_set(simba__member *member, uint32_t use, const void *bytes, size_t length, simba_error *err)
 {
     const uint64_t token = atomic_load(&member->token);
+    const simba__tenure tenure = {token, use};
     simba_note note = SIMBA_NOTE_INIT;
     simba__record record;
     if (token == 0 || token == member->plain_token)
-        return simba__member_note_set(member, token, bytes, length, err);
+        return simba__member_note_set(member, tenure, bytes, length, err);
     int rc = simba__member_note(member, err, &note);
     if (rc == 0)
         rc = simba__record_read(note.bytes, note.length, err, &record);
@@ -39,8 +40,8 @@ int simba__worknote_set(simba__member *member, const void *bytes, size_t length,
         return rc;
     if (rc == 0)
         member->plain_token = token;
-    return rc == 0 ? simba__member_note_set(member, token, bytes, length, err)
-                   : simba__worknote_set_behind(member, token, note.bytes, (size_t)rc, bytes, length, err);
+    return rc == 0 ? simba__member_note_set(member, tenure, bytes, length, err)
+                   : simba__worknote_set_behind(member, tenure, note.bytes, (size_t)rc, bytes, length, err);
 }
 
 int simba__worknote_get(simba__member *member, simba_error *err, simba_note *ret_note)

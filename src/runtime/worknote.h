@@ -6,10 +6,10 @@
 #include "runtime/notes.h"
 
 /* Write `length` bytes as the holder, behind the record if there is one. The first write of a grant looks for it; later ones need
- * not, because only the holder writes. SIMBA_EINVAL: there is not enough room. */
-int simba__worknote_set(simba__member *member, const void *bytes, size_t length, simba_error *err);
-/* The same, for a caller that knows the record under the grant of `token`. */
-int simba__worknote_set_behind(simba__member *member, uint64_t token, const char *record, size_t record_size,
+ * not, because only the holder writes. `use`: see member.h. SIMBA_EINVAL: there is not enough room. */
+int simba__worknote_set(simba__member *member, uint32_t use, const void *bytes, size_t length, simba_error *err);
+/* The same, for a caller that knows the record in this tenure. */
+int simba__worknote_set_behind(simba__member *member, simba__tenure tenure, const char *record, size_t record_size,
                                const void *bytes, size_t length, simba_error *err);
 
 /* Read what follows the record. */

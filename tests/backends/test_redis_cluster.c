@@ -237,6 +237,43 @@ static bool renews(simba_reply granted)
 
 /* A slot moves to another server: a lease can be renewed at every stage, pushes come all along, and in the end everything
  * is at the new place. */
+/* Messages that this server has sent to all others because somebody published something. */
+static long published(server *at)
+{
+    const char *found = strstr(server_tell_redis(at, "CLUSTER INFO"), "cluster_stats_messages_publish_sent:");
+    return found ? strtol(strchr(found, ':') + 1, NULL, 10) : 0;
+}
+
+/* A release and a grant trouble only the server of the slot, if those who wait listen there. A JVM contender, or a waiter of an
+ * earlier version, listens at any server, and hears what goes to all. */
+static void release_troubles_one_server(void **state)
+{
+    server *home = home_of("orders");
+    (void)state;
+    open_at(&a, url_of(""));
+    open_at(&b, url_of(""));
+    const simba_reply granted = acquire(&a, "orders", "me", 1);
+    assert_mine(granted);
+    assert_owned_by(acquire_or_wait(&b, "orders", "you", 2), "me");
+    simba_topic topic = {.mutex = "orders"};
+    watch(&b, &topic);
+    for (int i = 0; i < 3000 && !strstr(server_tell_redis(home, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you"); i++)
+        testhost_pump(&b, NULL, 10);
+    assert_says(server_tell_redis(home, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you");
+    b.push_count = 0;
+    const long before = published(home);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, granted.owner.token));
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    assert_mine(acquire(&b, "orders", "you", 2));
+    assert_int_equal(published(home), before);
+    server_tell_redis(home, "ZADD simba:{orders}:contender 1 jvm");
+    assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
+    assert_true(published(home) > before);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&b);
+    testhost_close(&a);
+}
+
 static void slot_moves(void **state)
 {
     const unsigned slot = simba__redis_slot("orders");
@@ -262,11 +299,16 @@ static void slot_moves(void **state)
     for (unsigned i = 0; i < 3; i++)
         server_tell_redis(server_nth(&group, i), "CLUSTER SETSLOT %u NODE %s", slot, new_id);
     assert_true(renews(granted)); /* by MOVED */
+    /* The old server ends the subscription, and before it asks for anything the other client listens where the slot is. */
+    for (int i = 0; i < 3000 && !strstr(server_tell_redis(to, "PUBSUB SHARDCHANNELS"), "simba:{orders}@@"); i++)
+        testhost_pump(&b, NULL, 10);
+    assert_says(server_tell_redis(to, "PUBSUB SHARDCHANNELS"), "simba:{orders}@@");
     assert_owned_by(acquire_or_wait(&b, "orders", "you", 2), "me");
     for (int i = 0; i < 3000 && !strstr(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); i++)
         testhost_pump(&b, NULL, 10);
     assert_says(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); /* the subscription has moved, too */
     assert_null(strstr(server_tell_redis(from, "PUBSUB CHANNELS"), "simba:{orders}:you"));
+    assert_says(server_tell_redis(to, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you");
     b.push_count = 0;
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, granted.owner.token));
     assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
@@ -364,6 +406,7 @@ int main(void)
         cmocka_unit_test_setup(about_announcements, empty),
         cmocka_unit_test_setup(about_many, empty),
         cmocka_unit_test_setup(ping_pong, empty),
+        cmocka_unit_test_setup(release_troubles_one_server, empty),
         cmocka_unit_test_setup(slot_lost, empty),
         cmocka_unit_test_setup(slot_moves, empty),    /* late: it is elsewhere after it */
         cmocka_unit_test_setup(frozen_master, empty), /* last: the servers do not agree after it */

@@ -72,7 +72,7 @@ void what_is_not_set_is_inherited()
     simba::timing timing;
     timing.ttl = 2s;
     const simba_timing c = timing.c();
-    CHECK(c.ttl_ms == 2000 && c.transition_ms == SIMBA_INHERIT && c.reserved[4] == SIMBA_INHERIT);
+    CHECK(c.ttl_ms == 2000 && c.transition_ms == SIMBA_INHERIT && c.reserved[3] == SIMBA_INHERIT);
 }
 
 void durations_are_rounded_up_and_bounded()

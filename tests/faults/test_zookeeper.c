@@ -286,10 +286,13 @@ static void quick_restart(void **state)
     (void)state;
     ref_scene("quick restart");
     const unsigned grants = arena.grants;
+    const int64_t before_ms = ref_now_ms();
     server_signal(&zookeeper, SIGKILL);
     assert_true(server_restart_zookeeper(&zookeeper));
+    /* On a busy machine the server itself may take too long: then the sessions are over, and rightly so. */
+    const bool was_quick = ref_now_ms() - before_ms < LONG_SESSION_MS * 2 / 3;
     assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
-    assert_true(keeps_leading(grants));
+    assert_true(keeps_leading(grants) || !was_quick);
     assert_hands_over();
 }
 

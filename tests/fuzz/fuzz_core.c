@@ -47,7 +47,7 @@ static simba_reply any_reply(fuzz_input *in, const simba_request *request, int64
 
 static simba_push any_push(fuzz_input *in)
 {
-    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, SIMBA_PUSH_NOTED + 1)};
+    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, SIMBA_PUSH_WANTED + 1)};
     push.owner = any_owner(in);
     push.now_ms = fuzz_number(in);
     return push;

@@ -115,7 +115,9 @@ static simba_owner owner_of(const trace *t, const char *id, uint64_t token, int6
 static const char *reply(trace *t, uint32_t generation, simba_reply reply_)
 {
     reply_.now_ms = store_epoch_ms + t->now_ms;
-    return step(t, (simba__event){.kind = SIMBA__EV_REPLY, .generation = generation, .reply = &reply_});
+    const simba_local asked_at = {t->asked_ms ? epoch_ns + t->asked_ms * SIMBA__NS_PER_MS : 0};
+    return step(
+        t, (simba__event){.kind = SIMBA__EV_REPLY, .generation = generation, .reply = &reply_, .asked_at = asked_at});
 }
 
 const char *trace_mine(trace *t, uint64_t token)

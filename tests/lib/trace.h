@@ -10,6 +10,7 @@ typedef struct trace {
     simba__contention machine;
     int64_t now_ms;           /* since the machine was made */
     int64_t session_until_ms; /* on the same scale; without an end at first */
+    int64_t asked_ms;         /* of replies: when the store says that it asked; 0: it does not say */
     simba__actions actions;
     char text[256];
 } trace;

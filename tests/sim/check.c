@@ -74,9 +74,9 @@ void check_jump(sim *s, unsigned process, int64_t ns)
     *next_trouble(s) = (sim_trouble){(uint8_t)process, 0, true, s->now - ns, s->now};
 }
 
-/* How long, between the two moments, this process or the store may not have been itself for this mutex: from the beginning
- * of the first trouble to the end of the last, what the clock has skipped, and waiting for the row of another mutex.
- * Negative: there was none. */
+/* How long, between the two moments, this process or the store had trouble with this mutex: from the beginning of the first
+ * trouble to the end of the last, and the time that the clock has skipped or that the process waited for the row of another
+ * mutex. Negative: there was no trouble. */
 static int64_t trouble_ns(const sim *s, unsigned process, unsigned mutex, int64_t from, int64_t to)
 {
     int64_t first = INT64_MAX, last = INT64_MIN, skipped = 0;
@@ -141,7 +141,7 @@ static void check_alone(sim *s, const sim_party *party)
 
 /* --- S2, S3, S6: what the store grants ----------------------------------------------------------------- */
 
-/* A process that does not run cannot be told; what it finds when it goes on is that it holds nothing. */
+/* A process that does not run cannot be told; when it goes on, it finds that it holds nothing. */
 static bool could_be_told(const sim *s, const sim_party *party)
 {
     return s->now >= s->process[party->process].paused_until + 10000;
@@ -268,7 +268,7 @@ static void check_acquired(sim *s, sim_party *party)
         s->checks.taken_at[m] = s->now;
 }
 
-/* What the settings ask for: the application is told so long before the end that it can stop, and nobody leads for longer
+/* The promises of the settings: the application is told early enough to stop before the end, and nobody leads for longer
  * than the hold limit. */
 static void check_settings(sim *s, const sim_party *party, const simba__contention *before,
                            const simba__actions *actions)

@@ -9,7 +9,7 @@
 typedef struct sim_event {
     int64_t at;
     uint64_t order;
-    uint32_t version; /* lets whoever planned it take it back */
+    uint32_t version; /* lets the code that planned the event take it back */
     uint32_t arg;
     uint16_t kind;
     uint16_t who;

@@ -1,4 +1,4 @@
-/* The promises of an exploration, see explore.h: those about a world, and those about what becomes of it when all is well. */
+/* The promises of an exploration, see explore.h: promises about a world as it is, and about its future when all is well. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ bool check_world_holds(const world *w, const member *m)
            simba__lease_left_ns(until, is_session ? m->session_until : SIMBA__NEVER, m->now) > 0;
 }
 
-/* For the picture: whoever leads now is still there, by its own clock. */
+/* For the picture: a leader still leads, by its own clock. */
 static void say_leases(world *w)
 {
     for (unsigned i = 0; i < w->bounds->members; i++) {

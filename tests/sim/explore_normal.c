@@ -135,6 +135,7 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
         set_back(&m->held_since.ns, shift, WORLD_EPOCH_NS - m->timing->hold_limit_ns);
     else
         m->held_since.ns = 0;
+    m->kicked_at.ns = 0; /* it matters only to a store that says when it asked */
     m->failures = m->failures > FAILURES_MAX ? FAILURES_MAX : m->failures;
     m->generation = 1;
 }
@@ -182,7 +183,8 @@ void world_normalise(world *w)
     w->row.version = 0;
     forget_owner_times(&w->row.owner);
     set_back(&w->row.until_ns, shift, WORLD_EPOCH_NS);
-    /* What is over is over; only the end of a lease counts, and its times for people follow from that. */
+    /* A lease that has ended makes no difference; of the others only the end counts, and their times for people follow from
+     * it. */
     if (w->row.owner.token) {
         w->row.owner.ttl_at_ms = w->row.owner.transition_at_ms = w->row.until_ns / 1000000;
     }

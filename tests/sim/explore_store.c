@@ -21,7 +21,7 @@ bool explore_store_is_free(const world *w)
     return w->bounds->store == EXPLORE_SESSION ? w->children == 0 : simba__row_is_free(&w->row, store_of(w));
 }
 
-/* News that has not been taken is overtaken: what is left is that something has changed. */
+/* Later news overtakes news that nobody has taken: what remains is that something has changed. */
 static void push(member *m, simba_push_kind kind, uint64_t token, int64_t left_ms)
 {
     const bool is_other = m->push != 0 && m->push != kind + 1;

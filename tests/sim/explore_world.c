@@ -246,7 +246,7 @@ static void start(world *w, member *m)
         memset(m, 0, sizeof *m);
         memcpy(m->message, late, sizeof late);
         simba__contention_init(&m->machine, w->timing, w->bounds->store == EXPLORE_SESSION);
-        m->machine.generation = 1; /* what is still under way is of nobody here */
+        m->machine.generation = 1; /* messages that are still under way belong to nobody here */
         m->now = now;
         m->timer = SIMBA__NEVER;
         m->deadline = SIMBA__NEVER;
@@ -264,7 +264,7 @@ static void stop(world *w, member *m)
     world_step(w, m, &event);
 }
 
-/* What it has sent goes on its way. What waits for a session has not been sent. */
+/* Requests that it has sent go on their way. Requests that wait for a session were not sent. */
 static void kill_member(member *m)
 {
     m->is_alive = m->is_running = m->is_outstanding = m->is_watching = false;
@@ -329,7 +329,7 @@ static bool is_waited_for(const member *m)
     return m->message[0].kind != NO_MESSAGE || m->message[1].kind != NO_MESSAGE || m->push != 0 || m->beat != NO_BEAT;
 }
 
-/* What a tick costs. */
+/* The cost of a tick. */
 static void count_late(const world *w, uint8_t *ret_pauses, uint8_t *ret_delays)
 {
     *ret_pauses = *ret_delays = 0;

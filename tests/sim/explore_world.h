@@ -10,7 +10,7 @@
 
 enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6 };
 
-/* What all clocks show in the normal form. */
+/* The time of all clocks in the normal form. */
 #define WORLD_EPOCH_NS INT64_C(1000000000000)
 
 typedef enum choice_kind {
@@ -49,7 +49,7 @@ typedef struct message {
     int64_t left_ms;      /* of the owner's lease, when it was answered */
 } message;
 
-/* What goes to and fro to keep a session up. */
+/* The messages that keep a session up. */
 typedef enum beat_kind { NO_BEAT, BEAT, BEAT_HEARD, BEAT_EXPIRED } beat_kind;
 
 typedef enum callback { NO_CALLBACK, IN_ACQUIRED, IN_RELEASED } callback;
@@ -95,7 +95,7 @@ typedef struct world {
     /* From here on: what makes it this world and no other. */
     uint8_t losses, kills, starts, stops, forces, pauses, delays; /* that may still come */
     bool is_healed;
-    bool has_straggler; /* somebody who has gone was granted it */
+    bool has_straggler; /* a contender that is gone was granted the mutex */
     int64_t store_ns;
     simba__row row;
     uint64_t zxid;
@@ -139,7 +139,7 @@ void check_world_granted(world *w, uint64_t nonce, uint64_t token);
 void check_world_acquired(world *w, const member *m);
 void check_world_submit(world *w, const member *m, const simba__actions *actions);
 void check_world_callback(world *w, member *m, const simba__tell *tell);
-/* The promises about what becomes of this world when all is well. It is left as it is. */
+/* Check the promises about the future of this world when all is well. Does not change the world. */
 void check_world_future(const world *w, world *scratch);
 
 /* --- explore_search.c --- */

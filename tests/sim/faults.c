@@ -42,7 +42,7 @@ static void member_item(sim *s, const sim_item *item)
     }
 }
 
-/* What slows or stops messages, or whoever should answer them, is an excuse for losing a lease. */
+/* A fault that slows or stops messages, or the one that should answer them, is an excuse for losing a lease. */
 static void trouble(sim *s, const sim_item *item, unsigned process, int64_t until)
 {
     const int64_t late = item->kind == SIM_ITEM_DELAY ? item->arg * SIM_MS : 0;

@@ -21,7 +21,7 @@ struct sim_client {
     bool wake_wanted, muted;
     simba__requests requests;
     unsigned timers;
-    simba_timer *timer[TIMERS]; /* those that are set */
+    simba_timer *timer[TIMERS]; /* the timers that are set */
     simba_local timer_planned;  /* when the host comes back to them; INT64_MAX: not */
     uint32_t timer_version;
     simba_job *job[JOBS];
@@ -209,7 +209,7 @@ static void plan_timer(sim_client *client)
     process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, ++client->timer_version);
 }
 
-/* What was planned has happened, or was planned by a clock that runs differently now. */
+/* The event has happened, or was planned by a clock that runs differently now. */
 static void plan_timer_anew(sim_client *client)
 {
     client->timer_planned.ns = INT64_MAX;
@@ -280,7 +280,7 @@ static void host_work(simba_host *host, simba_job *job)
     if (i == JOBS)
         abort();
     client->job[i] = job;
-    /* All worker threads may be busy with what blocks them. */
+    /* All worker threads may be busy with jobs that block. */
     const bool busy = !s->healed && sim_chance(s, 50);
     const int64_t after_ns = sim_pick(s, 1000, busy ? 3 * SIM_S : 5 * SIM_MS);
     if (busy)
@@ -362,7 +362,8 @@ static bool look_at_answers(sim_client *client)
         }
         const int fault = simba__reply_check(request, client->s->timing.session, NULL);
         const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
-        simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
+        simba__event event = {
+            .kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply, .asked_at = request->asked_at};
         if (fault < 0)
             check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
         party->outstanding = false;

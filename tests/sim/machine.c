@@ -7,6 +7,9 @@
 #include <string.h>
 
 static const machine *const machines[] = {
+#if SIMBA_WITH_MYSQL
+    &machine_sql_batch,
+#endif
 #if SIMBA_WITH_ZOOKEEPER
     &machine_zk_liveness,
     &machine_zk_latch,

@@ -39,8 +39,8 @@ static const char usage[] =
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
     "                   the models of stores\n"
-    "  --machine NAME   not seeds: every interleaving of one machine of a store and its servers: zk-liveness,\n"
-    "                   zk-latch\n"
+    "  --machine NAME   not seeds: every interleaving of one machine of a store and its servers: sql-batch,\n"
+    "                   zk-liveness, zk-latch\n"
     "  --bounds LIST    for --explore, such as losses=2,kills=0: members, tick (in ms), ttl, transition, margin\n"
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
     "                   or 1); for --machine what the first line of its output names\n"
@@ -66,7 +66,7 @@ typedef struct options {
     const char *svg;
 } options;
 
-/* What the threads share. */
+/* The data that the threads share. */
 typedef struct campaign {
     const options *o;
     _Atomic uint64_t next;

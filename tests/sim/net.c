@@ -79,7 +79,7 @@ static void carry(sim *s, uint32_t index, int64_t way, bool reliable, int64_t af
     if (way == TO_STORE && s->plan->store == SIM_STORE_SESSION) {
         /* One connection per session: nothing overtakes. */
         at = at > process->in_order ? at : process->in_order + 1;
-        if (at - s->now > 200 * SIM_MS) /* what was delayed holds up what comes after it */
+        if (at - s->now > 200 * SIM_MS) /* a delayed message holds up those after it */
             check_trouble(s, s->message[index].process, s->now, at);
         s->process[s->message[index].process].in_order = at;
     }

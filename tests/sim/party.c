@@ -76,6 +76,8 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
         check_submit(s, party, actions);
         process_submit(s, party, actions);
     }
+    if (actions->hurry)
+        party->request.give_up = party->request.deadline;
     set_timer(s, party, actions->timer);
     if (party->is_member) {
         process_want(s, party, simba__contention_wants_news(&party->machine, s->caps));
@@ -114,7 +116,7 @@ static void log_step(sim *s, const sim_party *party, const simba__event *event, 
         simba__chronicle_step(&party->machine, event, actions, s->now - event->now.ns, say, &moment);
 }
 
-/* As in runtime/member.c: a session's end moves without the machine, so whoever reads looks at that. */
+/* As in runtime/member.c: the end of a session moves without the machine, so every reader looks at the session. */
 static void publish(const sim *s, sim_party *party)
 {
     const bool session = s->timing.session;

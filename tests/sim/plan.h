@@ -31,14 +31,14 @@ static inline bool sim_is_sql(sim_store_kind store)
     return store == SIM_STORE_SQL || store == SIM_STORE_POSTGRESQL;
 }
 
-/* What the servers of Redis are to each other. */
+/* How the servers of Redis belong together. */
 typedef enum sim_topology { SIM_SINGLE, SIM_SENTINEL, SIM_CLUSTER, SIM_TOPOLOGIES } sim_topology;
 
 /* Which of the assumptions that the promises rest on does not hold. */
 typedef enum sim_broken {
     SIM_SOUND,
     SIM_BROKEN_DRIFT,       /* clocks drift apart by more than the bound */
-    SIM_BROKEN_LOST_WRITES, /* a store forgets at a fail-over what it has acknowledged */
+    SIM_BROKEN_LOST_WRITES, /* a store forgets acknowledged writes at a fail-over */
     SIM_BROKEN_KINDS,
 } sim_broken;
 

@@ -116,10 +116,10 @@ static void deliver_reply(sim *s, const sim_message *message)
         reply = (simba_reply){.status = fault};
     if (!party->running && !party->outstanding)
         return;
-    /* A session store's client fails what an earlier session has not answered. */
+    /* The client of a session store fails the requests that an earlier session has not answered. */
     if (s->plan->store == SIM_STORE_SESSION && message->session != process_of(s, party)->session)
         return;
-    /* What is late or comes twice gets as far as the machine, which has to know. */
+    /* Answers that are late or come twice reach the machine, which has to recognise them. */
     if (message->generation == party->generation)
         party->outstanding = false;
     party_step(s, party, &event);
@@ -325,7 +325,7 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         sim_plan_event(s, EV_PROCESS_UP, p, s->now + back_after_ns, process->boot, 0);
 }
 
-/* The clock is another one now: what was planned by it comes at another time. */
+/* The clock is another one now: events that were planned by it come at another time. */
 static void plan_anew(sim *s, unsigned p)
 {
     sim_process *process = &s->process[p];

@@ -14,7 +14,7 @@
 #define MIGRATE_NS (2 * SIM_MS)
 #define AGAIN_NS (50 * SIM_MS)
 
-enum { MOVED_KEYS = SIM_LOCK_KEYS + 1 }; /* those of the mutex, and its note */
+enum { MOVED_KEYS = SIM_LOCK_KEYS + 1 }; /* the keys of the mutex, and its note */
 
 static void key_name(unsigned mutex, unsigned key, char *out)
 {
@@ -237,8 +237,9 @@ void cluster_finish_move(sim *s)
     sim_tell(s, "the slot of mutex %u is in shard %u", move->mutex, move->to);
     sim_server *const ends[] = {&state->server[state->shard[move->from].master],
                                 &state->server[state->shard[move->to].master]};
-    for (unsigned i = 0; i < 2; i++) /* those two know it at once */
+    for (unsigned i = 0; i < 2; i++) /* these two servers know it at once */
         ends[i]->view.shard[move->mutex] = move->to;
+    server_drop_shard(ends[0], move->mutex);
     views_spread(s, 0);
 }
 

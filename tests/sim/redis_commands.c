@@ -71,6 +71,18 @@ static void set(const command *c)
     is_done(c);
 }
 
+/* SETRANGE key from text: inside of what is there. */
+static void setrange(const command *c)
+{
+    sim_key *key = keys_find(c->keys, c->argv[1]);
+    const size_t from = strtoul(c->argv[2], NULL, 10);
+    if (!key || from + strlen(c->argv[3]) > strlen(key->u.text))
+        abort();
+    memcpy(key->u.text + from, c->argv[3], strlen(c->argv[3]));
+    is_written(c);
+    answer_number(c->answer, (int64_t)strlen(key->u.text));
+}
+
 static void del(const command *c)
 {
     sim_key *key = keys_find(c->keys, c->argv[1]);
@@ -291,6 +303,11 @@ static void publish(const command *c)
     answer_number(c->answer, server_publish(c->server, c->argv[1], c->argv[2]));
 }
 
+static void spublish(const command *c)
+{
+    answer_number(c->answer, server_spublish(c->server, c->argv[1], c->argv[2]));
+}
+
 bool commands_run(sim_server *server, int argc, const char *const *argv, sim_answer *ret_answer)
 {
     static const struct {
@@ -311,7 +328,9 @@ bool commands_run(sim_server *server, int argc, const char *const *argv, sim_ans
         {"PEXPIRE", pexpire},
         {"PEXPIREAT", pexpireat},
         {"PUBLISH", publish},
+        {"SPUBLISH", spublish},
         {"SET", set},
+        {"SETRANGE", setrange},
         {"DEL", del},
         {"ZPOPMIN", zpopmin},
         {"ZREVRANGE", zrevrange},

@@ -131,7 +131,7 @@ void failover_promote(sim *s, const sim_event *event)
     if (!shard->fails_over || event->version != shard->version)
         return;
     sim_server *chosen = choose(s, former);
-    if (!chosen) { /* no replica is well: nothing works before the old master comes back as what it was */
+    if (!chosen) { /* no replica is well: nothing works before the old master comes back as a master */
         check_trouble(s, SIM_PROCESSES, shard->since, shard->told_at + SIM_HEARD_NS);
         return;
     }
@@ -152,7 +152,7 @@ static void demote(sim *s, unsigned index)
         return;
     }
     replicas_follow(s, former, master_of(s, index), sim_pick(s, SIM_MS, SYNC_NS));
-    if (sim_chance(s, 700)) /* whoever tells it closes its connections, or does not */
+    if (sim_chance(s, 700)) /* the one that tells it closes its connections, or does not */
         redis_drop_all(s, former);
     views_spread(s, 1U << former->index);
     sim_tell(s, "server %u is a replica", former->index);
@@ -188,7 +188,7 @@ void failover_of_single(sim *s)
     s->checks.stale_reads = true;
     if (s->plan->replicas > 0)
         master->keys = chosen->keys;
-    for (unsigned i = 1; i < state->servers; i++) { /* what is under way means nothing to them */
+    for (unsigned i = 1; i < state->servers; i++) { /* data that are under way mean nothing to them */
         replicas_unlink(&state->server[i]);
         state->server[i].keys = master->keys;
     }

@@ -51,8 +51,8 @@ static sim_server *choose(sim *s, const sim_item *item)
     return &state->server[(uint64_t)item->at_ns / 1000 % (state->first + state->servers)];
 }
 
-/* A server that does not answer is trouble for those that need it: nobody needs one of three sentinels, nor a replica that
- * has nothing to confirm. */
+/* A server that does not answer is trouble for processes that need it: nobody needs one of three sentinels, nor a replica
+ * that has nothing to confirm. */
 static void trouble(sim *s, const sim_server *server, int64_t until)
 {
     if (!sentinel_is(s, server->index) && (server->master == SIM_NOBODY || s->plan->replicas > 0))
@@ -138,7 +138,7 @@ static int64_t frozen_until(const sim *s, unsigned server)
     return s->now < frozen->down_until ? 0 : frozen->frozen_until;
 }
 
-/* Of a process: the server closes what it has subscribed by, or they have lost each other. */
+/* A fault of a process: the server closes its subscription connection, or the two ends have lost each other. */
 static void lose_subscriptions(sim *s, unsigned process)
 {
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {

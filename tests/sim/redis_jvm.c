@@ -31,7 +31,7 @@ static void plan_move(sim *s, unsigned i, jvm_move move, int64_t after_ns)
     redis_plan(s, REDIS_JVM, i, s->now + after_ns, ++redis_state_of(s)->jvm[i].version, move);
 }
 
-/* What the script says, "OWNER@@MS", is parted at the "@@". */
+/* Run a script. Its answer is "OWNER@@MS", split at the "@@". */
 static void run(sim *s, unsigned i, const char *text, char *ret_owner, int64_t *ret_ms)
 {
     const sim_jvm *jvm = &redis_state_of(s)->jvm[i];

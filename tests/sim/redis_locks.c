@@ -18,7 +18,7 @@ typedef struct lock {
     int64_t ends_ms;
 } lock;
 
-/* Is the lock that of the grant? scripts.c says what a grant looks like. */
+/* Does the lock belong to the grant? scripts.c says what a grant looks like. */
 static bool is_ours(const sim *s, const sim_key *held, const sim_key *grant)
 {
     const char *id = grant ? strstr(grant->u.text, "@@") : NULL;
@@ -79,8 +79,8 @@ static void compare(sim_server *server, unsigned mutex, const lock *before)
         check_freed(s, mutex);
 }
 
-/* A master that was replaced and does not know it may write what it likes: nobody confirms it. Whether somebody believes
- * it is looked at where holders are. */
+/* A master that was replaced and does not know it may write anything: nobody confirms it. The checks of the holders see
+ * whether a client believes it. */
 static bool counts(const sim_server *server, unsigned mutex)
 {
     const sim_redis_state *state = redis_state_of(server->s);
@@ -90,7 +90,7 @@ static bool counts(const sim_server *server, unsigned mutex)
 
 /* --- what a server may forget ------------------------------------------------------------------------ */
 
-/* Only a server that is going to lose something needs to know what it was like before. */
+/* Only a server that is going to lose writes needs its earlier data. */
 static void remember(sim_server *server)
 {
     sim_redis_state *state = redis_state_of(server->s);

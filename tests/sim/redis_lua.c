@@ -141,11 +141,10 @@ static void set_words(lua_State *lua, const char *name, int count, const char *c
     lua_setglobal(lua, name);
 }
 
-/* Three servers in four are of version 7.0, which tells scripts so, and has shorter ways for some commands. */
 static void set_version(lua_State *lua, const sim *s)
 {
     lua_getglobal(lua, "redis");
-    if (s->plan->seed % 4 != 0)
+    if (server_is_modern(s))
         lua_pushinteger(lua, 0x00070000);
     else
         lua_pushnil(lua);

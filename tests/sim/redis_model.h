@@ -30,7 +30,7 @@ enum {
     SIM_WORDS = 128, /* of a command */
     SIM_TEXT = 256,  /* of an answer */
     SIM_ELEMENTS = 32,
-    SIM_CHANNELS = 64, /* of a connection */
+    SIM_CHANNELS = 128, /* of a connection */
     SIM_PAST = 128,
     SIM_JVMS = 2,
     SIM_SENT = 256, /* snapshots that may be under way to a replica */
@@ -40,13 +40,15 @@ enum {
     SIM_SIDE_OF_SENTINELS = 8, /* sim_server.with_it: the first of them */
 };
 
-#define SIM_HEARD_NS (2 * SIM_S) /* by then all have heard what has changed */
+#define SIM_BY_SHARD '!' /* before the name of a channel */
+
+#define SIM_HEARD_NS (2 * SIM_S) /* by then all have heard of the change */
 
 /* Events of the model itself, EV_SERVER. Each has a number of whom it is about, below 16. */
 typedef enum sim_redis_event {
     REDIS_REPLICATE, /* a replica; arg: which snapshot; version: of its link */
     REDIS_WAIT_OVER, /* arg: wire; version: of the connection */
-    REDIS_JVM,       /* a contender on the JVM; arg: what it does; version: of its plans */
+    REDIS_JVM,       /* a contender on the JVM; arg: its action; version: of its plans */
     REDIS_PROMOTE,   /* a shard; version: of its fail-over */
     REDIS_RETURN,    /* a shard; its old master has become a replica; likewise */
     REDIS_SYNC,      /* a replica has everything that its master has; version: of its link */
@@ -109,7 +111,7 @@ int scripts_find(const sim_scripts *scripts, const char *sha);
 
 /* --- a server --------------------------------------------------------------------------------------- */
 
-/* What a server of a cluster, or a sentinel, believes. */
+/* The view of a server of a cluster, or of a sentinel. */
 typedef struct sim_view {
     uint8_t shard[SIM_MUTEXES]; /* of the slot of each mutex */
     uint8_t master[SIM_SHARDS]; /* of each shard */
@@ -128,12 +130,12 @@ typedef struct sim_server {
     /* Cut off from all other servers; these processes are on its side, and reach nobody else. */
     int64_t apart_until;
     uint32_t with_it;
-    /* Replication. Snapshots are numbered, whoever wrote them. */
+    /* Replication. All servers number their snapshots in one series. */
     unsigned master;     /* whose replica it is; SIM_NOBODY: it is none */
     uint32_t offset;     /* the snapshot that it has */
     uint32_t must_have;  /* a replica that takes its place has at least that one */
     uint32_t link;       /* version of its link to its master */
-    int64_t latest;      /* when the latest of what is under way arrives */
+    int64_t latest;      /* when the latest snapshot under way arrives */
     int64_t stuck_until; /* nothing arrives before */
 } sim_server;
 
@@ -158,22 +160,22 @@ typedef struct sim_move {
 typedef struct sim_peer {
     struct redisReader *reader;
     uint32_t number;    /* tells it from an earlier one on the same wire */
-    uint32_t written;   /* the offset of what was written by it last */
+    uint32_t written;   /* the offset of its latest write */
     unsigned waits_for; /* so many replicas: WAIT; 0: it does not wait */
     bool asking;        /* the next command is for a slot that is on its way here */
     unsigned channels;
-    char channel[SIM_CHANNELS][SIM_NAME];
+    char channel[SIM_CHANNELS][SIM_NAME]; /* those by shard with a SIM_BY_SHARD before the name */
 } sim_peer;
 
 /* A contender of Simba on the JVM. */
 typedef struct sim_jvm {
     char id[16];
     unsigned mutex;
-    uint32_t version; /* of what it plans */
+    uint32_t version; /* of its plans */
     bool alive, holds, waits, leaves;
 } sim_jvm;
 
-/* What the data were before a write. */
+/* The data before a write. */
 typedef struct sim_past {
     int64_t at;
     unsigned server;
@@ -183,7 +185,7 @@ typedef struct sim_past {
 typedef struct sim_redis_state {
     sim_scripts *scripts;
     sim_server server[SIM_HOSTS];
-    unsigned first, servers; /* those with data: from the first on, so many */
+    unsigned first, servers; /* the servers with data: from the first on, so many */
     unsigned shards;
     sim_shard shard[SIM_SHARDS];
     uint8_t shard_of[SIM_MUTEXES];
@@ -207,7 +209,7 @@ void locks_run(sim_server *server, unsigned script, int keys, int argc, const ch
                sim_answer *ret_answer);
 void locks_eval(sim_server *server, const char *text, int keys, int argc, const char *const *argv,
                 sim_answer *ret_answer);
-/* What the server had so many ms ago. */
+/* The data that the server had so many ms ago. */
 void locks_forget(sim_server *server, int64_t lost_ms);
 void locks_force_release(sim *s, unsigned mutex);
 bool locks_owner(const sim *s, unsigned mutex, simba_owner *ret_owner);
@@ -220,8 +222,13 @@ void server_say(sim *s, unsigned wire, const sim_answer *answer);
 void redis_drop_all(sim *s, const sim_server *server);
 /* How many have heard it. */
 int64_t server_publish(sim_server *server, const char *channel, const char *text);
+int64_t server_spublish(sim_server *server, const char *channel, const char *text);
+/* It has given the slot of this mutex away. */
+void server_drop_shard(sim_server *server, unsigned mutex);
 int64_t server_now_us(const sim_server *server);
-/* Go on with those that wait for replicas. */
+/* Three servers in four are of version 7.0, which tells scripts so, has shorter ways for some commands, and sharded pub/sub. */
+bool server_is_modern(const sim *s);
+/* Go on with the connections that wait for replicas. */
 void server_look_at_waits(sim *s);
 void server_wait_over(sim *s, const sim_event *event);
 
@@ -234,7 +241,7 @@ void replicas_follow(sim *s, sim_server *replica, const sim_server *master, int6
 void replicas_unlink(sim_server *replica);
 /* False: it has not got enough to take its master's place. */
 bool replicas_can_follow_up(const sim_server *replica, const sim_server *master);
-/* The replica gets what a replica that takes the master's place has to have. */
+/* The replica gets the data that it needs to take the master's place. */
 void replicas_catch_up(sim_server *replica, const sim_server *master);
 void replicas_stick(sim *s, int64_t until);
 void replicas_event(sim *s, const sim_event *event);

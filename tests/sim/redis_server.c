@@ -16,6 +16,11 @@ static sim_server *server_of(sim *s, unsigned wire)
     return &state_of(s)->server[wire_server(s, wire)];
 }
 
+bool server_is_modern(const sim *s)
+{
+    return s->plan->seed % 4 != 0;
+}
+
 int64_t server_now_us(const sim_server *server)
 {
     return store_now(server->s).epoch_us;
@@ -64,6 +69,28 @@ int64_t server_publish(sim_server *server, const char *channel, const char *text
     }
     heard += jvms_hear(s, channel);
     sim_tell(s, "%s: \"%s\" is heard by %lld", channel, text, (long long)heard);
+    return heard;
+}
+
+/* Only those at this server hear it; replicas of it, where nobody listens, would too. */
+int64_t server_spublish(sim_server *server, const char *channel, const char *text)
+{
+    sim *s = server->s;
+    int64_t heard = 0;
+    char name[SIM_NAME + 1];
+    snprintf(name, sizeof name, "%c%s", SIM_BY_SHARD, channel);
+    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
+        if (wire_server(s, wire) != server->index || !hears(wire_peer(s, wire), name))
+            continue;
+        sim_answer message;
+        message.count = 0;
+        answer_add(&message, "smessage");
+        answer_add(&message, channel);
+        answer_add(&message, text);
+        server_say(s, wire, &message);
+        heard++;
+    }
+    sim_tell(s, "%s: \"%s\" is heard by %lld of the shard", channel, text, (long long)heard);
     return heard;
 }
 
@@ -118,28 +145,83 @@ static void say_subscription(const call *c, const char *what, const char *channe
     server_say(c->s, c->wire, &answer);
 }
 
+static void add_channel(sim_peer *peer, const char *name)
+{
+    if (hears(peer, name))
+        return;
+    if (peer->channels == SIM_CHANNELS || strlen(name) >= SIM_NAME)
+        abort();
+    strcpy(peer->channel[peer->channels++], name);
+}
+
+static void remove_channel(sim_peer *peer, const char *name)
+{
+    for (unsigned k = 0; k < peer->channels; k++)
+        if (strcmp(peer->channel[k], name) == 0) {
+            memmove(peer->channel[k], peer->channel[k + 1], (peer->channels - k - 1) * sizeof peer->channel[0]);
+            peer->channels--;
+        }
+}
+
 static void subscribe(const call *c)
 {
     for (int i = 1; i < c->argc; i++) {
-        if (!hears(c->peer, c->argv[i])) {
-            if (c->peer->channels == SIM_CHANNELS || strlen(c->argv[i]) >= SIM_NAME)
-                abort();
-            strcpy(c->peer->channel[c->peer->channels++], c->argv[i]);
-        }
+        add_channel(c->peer, c->argv[i]);
         say_subscription(c, "subscribe", c->argv[i]);
     }
     c->answer->kind = ANSWER_NONE;
 }
 
+/* SSUBSCRIBE channel */
+static void ssubscribe(const call *c)
+{
+    char name[SIM_NAME + 1];
+    if (!server_is_modern(c->s)) {
+        answer_text(c->answer, ANSWER_ERROR, "ERR unknown command `SSUBSCRIBE`, with args beginning with: ");
+        return;
+    }
+    if (!cluster_admits(c->server, c->peer, 0, c->argv + 1, c->answer)) /* a channel is no key that could be missing */
+        return;
+    snprintf(name, sizeof name, "%c%s", SIM_BY_SHARD, c->argv[1]);
+    add_channel(c->peer, name);
+    say_subscription(c, "ssubscribe", c->argv[1]);
+    c->answer->kind = ANSWER_NONE;
+}
+
+/* SUNSUBSCRIBE channel */
+static void sunsubscribe(const call *c)
+{
+    char name[SIM_NAME + 1];
+    snprintf(name, sizeof name, "%c%s", SIM_BY_SHARD, c->argv[1]);
+    remove_channel(c->peer, name);
+    say_subscription(c, "sunsubscribe", c->argv[1]);
+    c->answer->kind = ANSWER_NONE;
+}
+
+void server_drop_shard(sim_server *server, unsigned mutex)
+{
+    sim *s = server->s;
+    char prefix[SIM_NAME];
+    const int length = snprintf(prefix, sizeof prefix, "%csimba:{%s}", SIM_BY_SHARD, sim_mutex_name(mutex));
+    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
+        sim_peer *peer = wire_peer(s, wire);
+        for (unsigned i = 0; i < peer->channels && wire_server(s, wire) == server->index;) {
+            char name[SIM_NAME];
+            strcpy(name, peer->channel[i]);
+            if (strncmp(name, prefix, (size_t)length) != 0) {
+                i++;
+                continue;
+            }
+            remove_channel(peer, name);
+            say_subscription(&(call){.s = s, .wire = wire, .peer = peer}, "sunsubscribe", name + 1);
+        }
+    }
+}
+
 static void unsubscribe(const call *c)
 {
     for (int i = 1; i < c->argc; i++) {
-        for (unsigned k = 0; k < c->peer->channels; k++)
-            if (strcmp(c->peer->channel[k], c->argv[i]) == 0) {
-                memmove(c->peer->channel[k], c->peer->channel[k + 1],
-                        (c->peer->channels - k - 1) * sizeof c->peer->channel[0]);
-                c->peer->channels--;
-            }
+        remove_channel(c->peer, c->argv[i]);
         say_subscription(c, "unsubscribe", c->argv[i]);
     }
     c->answer->kind = ANSWER_NONE;
@@ -217,9 +299,19 @@ static void obey(const call *c)
         const char *name;
         void (*run)(const call *c);
     } known[] = {
-        {"EVALSHA", evalsha}, {"PING", ping},       {"SUBSCRIBE", subscribe}, {"UNSUBSCRIBE", unsubscribe},
-        {"SCRIPT", script},   {"ROLE", role},       {"SELECT", fine},         {"WAIT", wait_for},
-        {"ASKING", asking},   {"CLUSTER", cluster}, {"SENTINEL", sentinel},
+        {"EVALSHA", evalsha},
+        {"PING", ping},
+        {"SUBSCRIBE", subscribe},
+        {"UNSUBSCRIBE", unsubscribe},
+        {"SCRIPT", script},
+        {"ROLE", role},
+        {"SELECT", fine},
+        {"WAIT", wait_for},
+        {"ASKING", asking},
+        {"CLUSTER", cluster},
+        {"SENTINEL", sentinel},
+        {"SSUBSCRIBE", ssubscribe},
+        {"SUNSUBSCRIBE", sunsubscribe},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcasecmp(known[i].name, c->argv[0]) == 0) {

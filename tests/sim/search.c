@@ -157,6 +157,8 @@ static void advance(progress *s, edge *e)
         for (size_t k = 0; k < workers[i].next.count; k++)
             edge_add(s, e, (workers[i].next.worlds + k * s->size), workers[i].next.places[k]);
         edge_free(&workers[i].next);
+        free(workers[i].w);
+        free(workers[i].after);
     }
 }
 

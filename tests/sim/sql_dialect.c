@@ -35,7 +35,7 @@ typedef struct conn {
     simba_local open_by, not_before;
     unsigned failures;
     sql_listener *listener; /* NULL: the server does not notify */
-    bool tests;             /* what is awaited is the answer to the test of the listener */
+    bool tests;             /* the process waits for the answer to the test of its listener */
 } conn;
 
 typedef struct store {
@@ -51,7 +51,7 @@ static simba_local in(const conn *self, int64_t ns)
 
 static void end_wire(conn *self)
 {
-    if (self->wire && !client_is_muted(self->s, self->process)) /* what has died has closed its wires */
+    if (self->wire && !client_is_muted(self->s, self->process)) /* a dead process has closed its wires */
         wire_close(self->s, self->wire);
     self->wire = 0;
 }
@@ -82,7 +82,7 @@ static void fail_to_open(conn *self)
     fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
 }
 
-/* The connection is of no use any more, and so is what it owes. */
+/* The connection is of no use any more, and so are the answers that it owes. */
 static void lose(conn *self, simba__sql_remedy remedy)
 {
     if (self->state == OPENING) {
@@ -142,7 +142,7 @@ static void on_connected(void *user, bool refused)
     }
 }
 
-/* What was read, into the rows of the step. */
+/* Copy the rows that were read into the step. */
 static void fill_in(simba__sql_step *step, const sql_answer *answer)
 {
     step->matched = answer->matched;

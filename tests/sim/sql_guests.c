@@ -118,7 +118,8 @@ static void go_on(sim *s, sql_session *session)
 {
     sql_locker *locker = &sql_state_of(s)->locker[session->guest];
     if (locker->wants_both) {
-        check_row_locked(s, 0, s->now, locker->until); /* who skips locked rows does not wait, and still lacks it */
+        check_row_locked(s, 0, s->now,
+                         locker->until); /* a statement that skips locked rows does not wait, and still lacks the row */
         lock_row(s, session, 0);
     }
     locker->wants_both = false;

@@ -1,4 +1,4 @@
-/* The line of those who wait, as PostgreSQL's function keeps it (src/backends/postgresql/statements.c), and notifications. The line
+/* The line of waiters, as PostgreSQL's function keeps it (src/backends/postgresql/statements.c), and notifications. The line
  * is not logged, so a crash empties it. */
 #include <stdio.h>
 #include <string.h>

@@ -17,6 +17,7 @@
 
 enum {
     SQL_SESSIONS = 512,
+    SQL_CLIENTS = SQL_SESSIONS - 64, /* with so many sessions it accepts no more connections */
     SQL_JVMS = 2,
     SQL_LOCKERS = 16,
     SQL_PAST = 256,
@@ -33,7 +34,7 @@ enum {
 #define SQL_IDLE_TRANSACTION_NS (2 * SIM_S) /* likewise */
 #define SQL_IDLE_NS (60 * SIM_S)            /* likewise */
 
-/* What a statement is, besides a step of a batch. */
+/* The kinds of statements besides a step of a batch. */
 typedef enum sql_verb {
     SQL_STEP,
     SQL_LISTEN, /* on the channel */
@@ -78,7 +79,7 @@ typedef enum sql_phase {
     SQL_IDLE,
     SQL_BEGINS,  /* a statement has arrived */
     SQL_WAITS,   /* for a row that another session has locked */
-    SQL_COMMITS, /* what it has written goes to the disk and to the replica */
+    SQL_COMMITS, /* its writes go to the disk and to the replica */
 } sql_phase;
 
 typedef enum sql_kind { SQL_CLIENT, SQL_JVM, SQL_LOCKER } sql_kind;
@@ -93,7 +94,7 @@ typedef struct sql_session {
     uint64_t channel;  /* that it listens on; 0: it does not */
     sql_call call;     /* the statement that is carried out */
     int64_t began_ms;  /* the server's clock when the statement began */
-    int64_t latest_ms; /* the latest of those of this transaction */
+    int64_t latest_ms; /* the latest time of this transaction */
     const model_sql_row *waits_for;
 } sql_session;
 
@@ -101,7 +102,7 @@ typedef struct sql_session {
 typedef struct sql_jvm {
     char id[16];
     unsigned mutex;
-    uint32_t version; /* of what it plans */
+    uint32_t version; /* of its plans */
     bool alive, leaves, holds;
     unsigned what; /* its move, while it waits for the row */
 } sql_jvm;
@@ -113,7 +114,7 @@ typedef struct sql_locker {
     int64_t until;
 } sql_locker;
 
-/* What a row was before a commit. */
+/* A row before a commit. */
 typedef struct sql_past {
     int64_t at;
     model_sql_row row;
@@ -129,7 +130,7 @@ typedef struct sql_waiter {
 typedef struct sql_state {
     model_sql server;
     sql_session session[SQL_SESSIONS];
-    unsigned sessions; /* those that were ever used in this run are the first */
+    unsigned sessions; /* the sessions that were ever used in this run come first */
     uint32_t stamps;
     bool is_old;    /* it does not know SKIP LOCKED */
     bool is_pooled; /* LISTEN is accepted, and nothing ever arrives */
@@ -175,7 +176,7 @@ uint64_t sql_listener_channel(const sql_listener *self);
 
 /* --- sql_line.c --------------------------------------------------------------------------------------- */
 
-/* A row was read for somebody who waits; a request about it was decided. */
+/* A row was read for a waiter; a request about it was decided. */
 void sql_line_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms);
 void sql_line_decided(sim *s, simba__sql_row *row, uint64_t channel);
 /* All sessions that listen there are told. */
@@ -186,14 +187,14 @@ void sql_notify(sim *s, uint64_t channel, const char *payload);
 int64_t sql_now_ms(const sim *s);
 sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wire);
 void sql_session_call(sim *s, sql_session *session, const sql_call *call);
-/* The client is gone. What it has asked for is carried out all the same. */
+/* The client is gone. The server carries out its statement all the same. */
 void sql_session_leave(sim *s, sql_session *session);
 /* Nobody is asked: it is over, with its locks. */
 void sql_session_end(sim *s, sql_session *session);
-/* The server dies. Of what was about to be committed, some was. */
+/* The server dies. Some of the transactions that were being committed are committed. */
 void sql_sessions_crash(sim *s);
 void sql_session_event(sim *s, const sim_event *event);
-/* Rows may have been unlocked: those who wait look again. */
+/* Rows may have been unlocked: sessions that wait look again. */
 void sql_sessions_wake(sim *s);
 /* Before and after rows are changed: tell check.c. `now_ms`: the time by which that was decided. */
 void sql_rows_before(sim *s, model_sql_row before[SIM_MUTEXES]);

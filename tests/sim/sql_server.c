@@ -30,10 +30,20 @@ static void closed(sim *s, unsigned wire)
         sql_session_leave(s, session);
 }
 
+/* While the server is frozen it ends no session, and clients come again and again. Other users of the table need some, too. */
+static bool is_full(const sim *s)
+{
+    const sql_state *state = sql_state_of(s);
+    unsigned used = 0;
+    for (unsigned i = 0; i < state->sessions; i++)
+        used += state->session[i].phase != SQL_FREE_SLOT;
+    return used >= SQL_CLIENTS;
+}
+
 static bool accepts(const sim *s, unsigned server)
 {
     (void)server;
-    return s->now >= s->store.down_until;
+    return s->now >= s->store.down_until && !is_full(s);
 }
 
 static int64_t frozen_until(const sim *s, unsigned server)

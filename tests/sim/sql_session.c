@@ -264,7 +264,7 @@ static sql_session *holder_of(sim *s, const model_sql_row *row)
     return NULL;
 }
 
-/* Somebody for whom this session waits also waits for it. */
+/* A session for which this one waits also waits for this one. */
 static bool is_deadlock(sim *s, const sql_session *session)
 {
     const sql_session *other = holder_of(s, session->waits_for);
@@ -359,7 +359,7 @@ void sql_session_call(sim *s, sql_session *session, const sql_call *call)
         abort();
     if (s->now < state->slow_until) {
         after_ns += sim_pick(s, 0, state->slow_ns);
-        if (session->wire) /* whoever sent it waits for it, also when the server is quick again meanwhile */
+        if (session->wire) /* the sender waits for it, even if the server is quick again meanwhile */
             check_trouble(s, wire_process(s, session->wire), s->now, s->now + after_ns);
     }
     session->call = *call;

@@ -47,7 +47,7 @@ void store_push(sim *s, unsigned process, unsigned mutex, const simba_push *push
     net_to_process(s, index, s->plan->store == SIM_STORE_SESSION, after_ns);
 }
 
-/* Only a store that is going to lose something needs to know what it was like before. */
+/* Only a store that is going to lose writes needs its earlier state. */
 void store_remember(sim *s, unsigned mutex)
 {
     sim_store *store = &s->store;

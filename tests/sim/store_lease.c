@@ -35,7 +35,7 @@ static void join_queue(sim *s, unsigned mutex, unsigned party)
     waiting->party[waiting->count++] = (uint8_t)party;
 }
 
-/* Whoever listens under this id. False: nobody. */
+/* Invite the process that listens under this id. False: none does. */
 static bool publish(sim *s, unsigned mutex, unsigned party, int64_t after_ns)
 {
     const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
@@ -68,7 +68,7 @@ static void invite_next(sim *s, unsigned mutex)
         standing_by += publish(s, mutex, waiting->party[i], kept_ns);
 }
 
-/* What one contender of a process was invited to, another of the same process may take. */
+/* A contender may take the mutex on an invitation to another contender of the same process. */
 static bool is_invited(const sim *s, unsigned mutex, unsigned process)
 {
     for (unsigned i = 0; i < s->plan->members; i++)
@@ -149,7 +149,7 @@ static void queue_up(sim *s, const sim_message *message, bool won)
     } else if (request->op == SIMBA_OP_ACQUIRE && request->queue) {
         join_queue(s, m, message->party);
     } else if (request->op == SIMBA_OP_RELEASE && !won) {
-        /* Whoever leaves without having been in the queue has just been invited: the invitation goes on. */
+        /* A contender that leaves and is not in the queue has just been invited: the invitation goes on to the next. */
         const bool kept = is_kept(s, m);
         const bool was_queued = leave_queue(s, m, message->party);
         const bool invited = kept && is_invited(s, m, message->process);

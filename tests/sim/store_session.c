@@ -25,7 +25,7 @@ static void plan_expiry(sim *s, const sim_session *session)
                    sim_clock_when(&s->store.clock, session->expires_at), session->version, 0);
 }
 
-/* Who tries again because there was no answer gets the session that the first attempt has made. */
+/* A client that tries again because it got no answer gets the session that its first attempt has made. */
 static sim_session *open_session(sim *s, const sim_message *message)
 {
     sim_session *free_one = NULL;
@@ -87,7 +87,7 @@ static void push_to(sim *s, const sim_child *child, simba_push_kind kind)
     net_to_process(s, index, true, 0);
 }
 
-/* The one that leads now is told that it does; observers, who does. */
+/* Tell the new leader that it leads, and observers who leads. */
 static void spread_news(sim *s, unsigned mutex)
 {
     const sim_children *children = &s->store.children[mutex];
@@ -232,7 +232,7 @@ void session_request(sim *s, sim_message *message)
         say_expired(s, &copy);
         return;
     }
-    /* Nothing overtakes. Only a release that was refused comes again, after what was sent later. */
+    /* No message overtakes another. Only a release that was refused comes again, after later messages. */
     uint64_t *done = &s->store.done[copy.process];
     if (copy.sequence <= *done && copy.request.op != SIMBA_OP_RELEASE)
         return;

@@ -167,7 +167,7 @@ static simba__conductor_act do_run(leader *l)
     return simba__conductor_ran(&l->conductor, r->failed ? 1 : 0, w->now_ms);
 }
 
-/* What a dead leader has sent arrives when another leads, and must do nothing. */
+/* A write of a dead leader arrives when another leads, and must do nothing. */
 static void deliver_late(world *w)
 {
     if (w->late.note_size == 0 || draw(w, 3) == 0)
@@ -244,7 +244,7 @@ static bool is_repeated(const world *w, size_t i)
     return (i > 0 && w->runs[i - 1].due_ms == w->runs[i].due_ms) || (w->policy.at_least_once && w->runs[i].after_lost);
 }
 
-/* What every policy promises. `covered` is the last due time that was run or left out. */
+/* The promises of every policy. `covered` is the last due time that was run or left out. */
 static void judge_runs(const world *w)
 {
     int64_t covered_ms = w->policy.recurrence.every_ms > 0 ? BEGIN_MS - 1 : BEGIN_MS;
@@ -318,7 +318,7 @@ static const run *find_run(const world *w, int64_t due_ms)
     return low < w->run_count && w->runs[low].due_ms == due_ms ? &w->runs[low] : NULL;
 }
 
-/* Skip: nothing is made up for. What was due while nobody watched was not run at all. */
+/* Skip: nothing is made up for. Runs that were due while nobody watched did not happen at all. */
 static void judge_skip(const world *w)
 {
     size_t at = 0;
@@ -332,7 +332,7 @@ static void judge_skip(const world *w)
     }
 }
 
-/* Every policy: what was due while somebody watched was run. */
+/* Every policy: runs that were due while somebody watched have happened. */
 static void judge_watches(const world *w)
 {
     for (size_t i = 0; i < w->watch_count; i++) {

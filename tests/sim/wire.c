@@ -157,7 +157,7 @@ static void carry(sim *s, unsigned index, int way, wire_what what)
     sim_plan_event(s, way == TO_SERVER ? EV_WIRE_TO_SERVER : EV_WIRE_TO_PROCESS, index, when, wire->version, what);
 }
 
-/* What a cut may do to those that it hits in the middle of something: a router has forgotten them. */
+/* A cut may break connections in the middle of something: a router has forgotten them. */
 static void suffer(sim *s, unsigned index)
 {
     const sim_process *process = &s->process[at(s, index)->process];
@@ -255,7 +255,7 @@ static void deliver_end(sim *s, unsigned index)
 {
     const uint32_t version = at(s, index)->version;
     while (at(s, index)->version == version && at(s, index)->client_open && at(s, index)->first[TO_PROCESS])
-        deliver(s, index); /* a pause has mixed them up: what was sent before comes before */
+        deliver(s, index); /* a pause has mixed them up: earlier messages come first */
     sim_wire *wire = at(s, index);
     if (wire->version != version || !wire->client_open)
         return;

@@ -57,7 +57,7 @@ typedef enum sim_event_kind {
     EV_READY, /* arg: descriptor */
     EV_TIMER, /* who: party, from here on */
     EV_DEADLINE,
-    EV_ACT, /* what a stalled turn had decided */
+    EV_ACT, /* carries out the decision of a stalled turn */
     EV_STRAND,
     EV_CALLBACK_END,
     EV_LOCKER_RELEASE,
@@ -81,7 +81,7 @@ typedef enum sim_message_kind {
     MSG_EXPIRED,
 } sim_message_kind;
 
-/* Who wrote a note: the text of all notes here. */
+/* The writer of a note: the text of all notes here. */
 typedef struct sim_note {
     uint64_t token, number;
 } sim_note;
@@ -116,7 +116,7 @@ typedef struct sim_noting {
     uint64_t number; /* of its latest write */
     sim_note wrote;
     char text[SIM_NOTE_SIZE]; /* the same as it is written */
-    sim_note read;            /* what a store of its own code has told */
+    sim_note read;            /* the answer of a store whose own code runs */
     sim_note known;           /* the youngest that anybody had seen when it was asked */
     uint64_t granted;         /* the greatest token that the store had granted by then */
 } sim_noting;
@@ -131,7 +131,7 @@ typedef struct sim_party {
     simba__contention machine; /* a member's */
     simba__observation observation;
     simba__telling telling;
-    simba__tell tell; /* what the callback that runs was told */
+    simba__tell tell; /* the news that the running callback was told */
 
     simba_request request;
     uint32_t generation;
@@ -292,7 +292,7 @@ typedef struct sim_model {
     void (*free)(void *servers);
     void (*begin)(sim *s); /* a run */
     void (*end)(sim *s);
-    /* What its clients are to open. */
+    /* The URL for its clients. */
     void (*url)(const sim *s, char *out, size_t size);
     void (*event)(sim *s, const sim_event *event); /* EV_SERVER */
     /* The other end of a wire. A server that is frozen accepts, and does nothing else before that time. */
@@ -303,7 +303,7 @@ typedef struct sim_model {
     void (*opened)(sim *s, unsigned wire);
     void (*bytes)(sim *s, unsigned wire, const char *data, size_t length);
     void (*closed)(sim *s, unsigned wire);
-    /* What goes wrong. */
+    /* Faults of the model. */
     void (*force_release)(sim *s, unsigned mutex);
     void (*fault)(sim *s, const sim_item *item, int64_t until); /* freeze, restart, fail-over */
     void (*lose_subscriptions)(sim *s, unsigned process);
@@ -353,7 +353,7 @@ const char *sim_mutex_name(unsigned mutex);
 void sim_mix(sim *s, uint64_t value);
 /* A line of the event log: "TIME ROW WORDS…". */
 void sim_log(sim *s, const char *row, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* What a server does, for --servers. */
+/* Prints an event of a server, for --servers. */
 void sim_tell(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- net.c ------------------------------------------------------------------------------------------ */
@@ -366,7 +366,7 @@ void net_to_process(sim *s, uint32_t index, bool reliable, int64_t after_ns);
 
 /* --- wire.c ------------------------------------------------------------------------------------------ */
 
-/* What the process's end of a connection is told. */
+/* The events of the process's end of a connection. */
 typedef struct sim_wire_events {
     void (*connected)(void *user, bool refused);
     void (*bytes)(void *user, const char *data, size_t length);
@@ -379,7 +379,7 @@ void wires_free(sim_wires *wires);
 unsigned wire_connect(sim *s, unsigned process, unsigned server, const sim_wire_events *events, void *user);
 void wire_send(sim *s, unsigned wire, const char *data, size_t length);
 void wire_close(sim *s, unsigned wire);
-/* The server's end. `peer` is for the server to use; whoever closes a wire has forgotten it. */
+/* The server's end. `peer` is for the server to use; the end that closes a wire has forgotten it. */
 void wire_answer(sim *s, unsigned wire, const char *data, size_t length);
 void wire_drop(sim *s, unsigned wire);
 void *wire_peer(const sim *s, unsigned wire);
@@ -396,7 +396,7 @@ void wire_silence(sim *s, unsigned wire);
 void wires_abandon(sim *s, unsigned process, bool noticed);
 /* By now servers know which of their connections are dead. */
 void wires_notice(sim *s);
-/* Whoever sends on a connection that its server has forgotten is told so from now on, also on a silent one. */
+/* From now on, a client that sends on a connection that its server has forgotten is told so, also on a silent one. */
 void wires_answer_again(sim *s);
 void wire_to_server(sim *s, const sim_event *event);
 void wire_to_process(sim *s, const sim_event *event);
@@ -417,7 +417,7 @@ void client_kill(sim *s, unsigned process, bool noticed);
 void client_submit(sim *s, const sim_party *party, simba_request *request);
 void client_plan_anew(sim *s, unsigned process);
 void client_event(sim *s, unsigned process, const sim_event *event);
-/* Let those whose turn it was end it: look at answers, send what was submitted, until nothing is left to do. */
+/* End the turns: look at answers and send the submitted requests, until nothing is left to do. */
 void clients_settle(sim *s);
 /* Whose code runs on this thread right now; NULL: nobody's. */
 sim *client_running(unsigned *ret_process);
@@ -499,7 +499,7 @@ void fault_heal(sim *s);
 void check_broken(sim *s, const char *promise, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to);
 void check_jump(sim *s, unsigned process, int64_t ns);
-/* Somebody has to wait for the row of this mutex. Those who share a statement with it may have to wait for a while. */
+/* A request has to wait for the row of this mutex. Requests in the same statement may have to wait for a while. */
 void check_row_locked(sim *s, unsigned mutex, int64_t from, int64_t to);
 void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
                 const simba__actions *actions);

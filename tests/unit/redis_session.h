@@ -10,7 +10,7 @@
 
 #include "lib/cm.h"
 
-enum { REQUESTS = 2048 };
+enum { REQUESTS = 4608 };
 
 typedef struct item {
     simba_request request;

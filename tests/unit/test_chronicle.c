@@ -70,10 +70,11 @@ static void each_push_has_a_word(void **state)
         [SIMBA_PUSH_SESSION_LOST] = "push session-lost; ",
         [SIMBA_PUSH_SESSION_BACK] = "push session-back; ",
         [SIMBA_PUSH_NOTED] = "push noted; ",
+        [SIMBA_PUSH_WANTED] = "push wanted; ",
     };
     trace t;
     trace_init(&t, 10000, 6000);
-    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_NOTED; kind++) {
+    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_WANTED; kind++) {
         const simba_push push = {.kind = (simba_push_kind)kind};
         const simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
         char text[64] = "";

@@ -117,6 +117,25 @@ static void a_push_during_a_request_is_not_lost(void **state)
     TRACE("wake@4000", trace_owned(&t, "other", 5, 4000));
 }
 
+/* A push that came before the server was asked is older than the answer: there is no reason to ask again. */
+static void a_push_before_the_asking_is_old(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_pass(&t, 10);
+    TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
+    trace_pass(&t, 20);
+    t.asked_ms = 11;
+    TRACE("changed wake@4020", trace_owned(&t, "other", 5, 4000));
+    trace_at(&t, 4020);
+    trace_pass(&t, 4030);
+    TRACE("changed", trace_push(&t, SIMBA_PUSH_RELEASED));
+    t.asked_ms = 4030; /* perhaps before the push */
+    TRACE("changed acquire", trace_owned(&t, "other", 6, 4000));
+}
+
 /* L2: who cannot use a wake-up says so, and it moves on to the next waiter. */
 static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
 {
@@ -322,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_stop_while_queued_leaves_the_queue),
         cmocka_unit_test(a_pushed_release_is_tried_at_once),
         cmocka_unit_test(a_push_during_a_request_is_not_lost),
+        cmocka_unit_test(a_push_before_the_asking_is_old),
         cmocka_unit_test(a_stopping_waiter_does_not_swallow_the_wake_up),
         cmocka_unit_test(pushed_news_moves_the_alarm),
         cmocka_unit_test(a_holder_checks_what_it_hears),

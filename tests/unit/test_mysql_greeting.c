@@ -91,6 +91,9 @@ static void about_refusals(void **state)
     static const unsigned char half_a_state[] = {6, 0, 0, 0, 0xFF, 1, 1, '#', 'H', 'Y'};
     assert_int_equal(simba__my_greeting_read(without_number, sizeof without_number), SIMBA__MY_GREETING_BROKEN);
     assert_int_equal(simba__my_greeting_read(half_a_state, sizeof half_a_state), SIMBA__MY_GREETING_BROKEN);
+    error.length = error.number = 0;
+    mysql_say_error(&error, 0xFFFF, "is no error, but a report of progress");
+    assert_int_equal(simba__my_greeting_read(error.bytes, error.length), SIMBA__MY_GREETING_BROKEN);
     hello.bytes[4] = 9;
     assert_int_equal(read_packet(hello.length), SIMBA__MY_GREETING_REFUSAL);
     hello.bytes[4] = 11;

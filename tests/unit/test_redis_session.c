@@ -5,7 +5,7 @@
 
 /* --- up and down ------------------------------------------------------------------------------------ */
 
-/* What is submitted before the connection is ready is sent when it is, in the order in which it came. */
+/* What is submitted before the connection is ready is sent when it is. */
 static void waits_until_it_is_ready(void **state)
 {
     (void)state;
@@ -15,9 +15,9 @@ static void waits_until_it_is_ready(void **state)
     assert_string_equal(flush(0), "");
     TRACE("load, timer 3000", simba__redis_session_up(&s, at(0)));
     assert_string_equal(flush(0), "");
-    assert_string_equal(loaded(1), "acquire a, release b, ready");
-    assert_string_equal(answer(REDIS_SAID_GRANTED, 2), "done a");
+    assert_string_equal(loaded(1), "release b, acquire a, ready");
     assert_string_equal(answer(REDIS_SAID_DONE, 2), "done b");
+    assert_string_equal(answer(REDIS_SAID_GRANTED, 2), "done a");
 }
 
 /* A server that does not take our scripts is of no use. */
@@ -99,7 +99,7 @@ static void renewals_share_a_script(void **state)
     assert_string_equal(flush(0), "renew a+b, renew c");
     assert_string_equal(answer(REDIS_SAID_GRANTED, 1), "done a");
     assert_string_equal(answer(REDIS_SAID_NOT_RENEWED, 1), "wake");
-    assert_string_equal(answer(REDIS_SAID_GRANTED, 1), "done c");
+    assert_string_equal(answer(REDIS_SAID_GRANTED, 1), "done c, wake");
     assert_string_equal(flush(1), "renew b"); /* alone, to be told why */
     assert_int_equal(simba__redis_session_first(&s)->batch, 0);
     assert_string_equal(answer(REDIS_SAID_DONE, 2), "done b");
@@ -126,23 +126,120 @@ static void batches_are_bounded(void **state)
     assert_int_equal(simba__redis_session_first(&s)->batch, 0);
 }
 
-/* Only so much is asked at a time, renewals excepted; when half of it is answered there is room for more. */
+/* Only so much is asked at a time, renewals excepted. While answers come in time there is room for more and more; when half of
+ * what may be asked is answered, more is sent. */
 static void asks_no_more_than_can_be_answered(void **state)
 {
     (void)state;
     begin_ready(REDIS_SINGLE, 0);
-    for (int i = 0; i < 1100; i++)
+    for (int i = 0; i < 100; i++)
         submit(SIMBA_OP_READ, "m", 0);
     flush(0);
-    assert_int_equal(s.unanswered, 1024);
+    assert_int_equal(s.asked, 64);
     submit(SIMBA_OP_RENEW, "r", 0);
     assert_string_equal(flush(0), "renew r");
-    for (int i = 1; i < 1025 - 512; i++)
+    while (s.asked > 44)
         assert_string_equal(answer(REDIS_SAID_DONE, 1), "done m");
-    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done m, wake");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done m, wake"); /* half of 64, and of the 22 that came in time */
     flush(1);
-    assert_int_equal(s.unanswered, 512 + 1100 - 1024);
     assert_false(simba__redis_session_waits(&s));
+    assert_int_equal(s.asked, 43 + 100 - 64);
+}
+
+/* An answer that comes late says that the server has too much to do: half as much is asked from then on, and all that was sent
+ * before that says nothing new. */
+static void a_late_answer_halves_what_is_asked(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    submit(SIMBA_OP_READ, "m", 0);
+    flush(0);
+    answer(REDIS_SAID_DONE, 0);
+    for (int i = 0; i < 64; i++)
+        submit(SIMBA_OP_READ, "m", 10);
+    flush(10);
+    for (int i = 0; i < 64; i++)
+        answer(REDIS_SAID_DONE, 111 + i);
+    assert_int_equal(s.window, 32);
+    for (int64_t size = 16, now = 200; size >= 1; size /= 2, now += 200) {
+        submit(SIMBA_OP_READ, "m", now);
+        flush(now);
+        answer(REDIS_SAID_DONE, now + 101);
+        assert_int_equal(s.window, size);
+    }
+    submit(SIMBA_OP_READ, "a", 2000);
+    submit(SIMBA_OP_READ, "b", 2000);
+    assert_string_equal(flush(2000), "read a");
+    assert_string_equal(answer(REDIS_SAID_DONE, 2001), "done a, wake");
+    assert_int_equal(s.window, 2);
+}
+
+/* What frees a mutex comes before what wants one, and keeps its order. */
+static void releases_overtake(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    submit(SIMBA_OP_ACQUIRE, "a", 0);
+    submit(SIMBA_OP_WRITE_NOTE, "b", 0);
+    submit(SIMBA_OP_RELEASE, "b", 0);
+    submit(SIMBA_OP_READ, "c", 0);
+    submit(SIMBA_OP_RENEW, "d", 0);
+    assert_string_equal(flush(0), "renew d, write b, release b, acquire a, read c");
+}
+
+/* What is over when its turn comes is not sent. Its deadline counts, or the time up to which somebody waits for its turn. */
+static void overdue_in_line_is_given_up(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    submit(SIMBA_OP_ACQUIRE, "a", 0);
+    submit(SIMBA_OP_ACQUIRE, "b", 0)->request->give_up = at(2000);
+    submit(SIMBA_OP_RENEW, "c", 0)->request->give_up = at(1500);
+    submit(SIMBA_OP_RENEW, "d", 0)->request->give_up = at(1501);
+    assert_string_equal(flush(1500), "renew d, acquire b, fail c (ETIMEDOUT), fail a (ETIMEDOUT)");
+    assert_int_equal(items[1].request.asked_at.ns, at(1500).ns);
+    assert_int_equal(items[0].request.asked_at.ns, 0);
+}
+
+/* Who waits to be sent stands in line; who was sent does so while the server answers others. */
+static void knows_who_stands_in_line(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    s.window = 2;
+    redis_errand *first = submit(SIMBA_OP_ACQUIRE, "a", 0);
+    redis_errand *second = submit(SIMBA_OP_ACQUIRE, "b", 0);
+    redis_errand *third = submit(SIMBA_OP_ACQUIRE, "c", 0);
+    assert_string_equal(flush(0), "acquire a, acquire b");
+    assert_false(simba__redis_session_in_line(&s, first));
+    assert_false(simba__redis_session_in_line(&s, second));
+    assert_true(simba__redis_session_in_line(&s, third));
+    assert_true(simba__redis_session_in_line(&s, third));
+    answer(REDIS_SAID_DONE, 1);
+    assert_true(simba__redis_session_in_line(&s, second));
+    assert_false(simba__redis_session_in_line(&s, second)); /* nothing has come since */
+    go_down();
+    redis_errand *later = submit(SIMBA_OP_ACQUIRE, "d", 2);
+    assert_false(simba__redis_session_in_line(&s, later)); /* at a connection that is not there */
+}
+
+/* A renewal that cannot be sent now goes before all others when it can. */
+static void renewals_have_a_window_too(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    for (int i = 0; i < 4096; i += 64)
+        for (int j = 0; j < 64; j++)
+            submit(SIMBA_OP_RENEW, "a", 0);
+    flush(0);
+    assert_int_equal(s.asked, 4096);
+    submit(SIMBA_OP_ACQUIRE, "b", 0);
+    submit(SIMBA_OP_RENEW, "c", 0);
+    assert_string_equal(flush(0), "");
+    while (s.asked > 4096 / 2)
+        answer(REDIS_SAID_GRANTED, 1);
+    assert_string_equal(trace, "done a, wake");
+    assert_string_equal(flush(1), "renew c, acquire b");
 }
 
 /* --- answers ---------------------------------------------------------------------------------------- */
@@ -417,6 +514,11 @@ int main(void)
         cmocka_unit_test_teardown(renewals_share_a_script, teardown),
         cmocka_unit_test_teardown(batches_are_bounded, teardown),
         cmocka_unit_test_teardown(asks_no_more_than_can_be_answered, teardown),
+        cmocka_unit_test_teardown(a_late_answer_halves_what_is_asked, teardown),
+        cmocka_unit_test_teardown(releases_overtake, teardown),
+        cmocka_unit_test_teardown(overdue_in_line_is_given_up, teardown),
+        cmocka_unit_test_teardown(knows_who_stands_in_line, teardown),
+        cmocka_unit_test_teardown(renewals_have_a_window_too, teardown),
         cmocka_unit_test_teardown(scripts_are_loaded_again_once, teardown),
         cmocka_unit_test_teardown(errors_fail_their_request, teardown),
         cmocka_unit_test_teardown(an_odd_answer_ends_the_connection, teardown),

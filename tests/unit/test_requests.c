@@ -23,6 +23,7 @@ static struct {
     simba_request *cancelled[MANY];
     size_t cancel_count;
     simba_request *also_fails; /* when another one is cancelled */
+    simba_request *in_line;    /* stands there */
     int code;                  /* of the latest failure */
 } stage;
 
@@ -85,7 +86,13 @@ static void store_cancel(void *self, simba_request *request)
         (stage.host.fail)(&stage.host, other, SIMBA_EUNAVAILABLE, "stage: its connection is given up");
 }
 
-static const simba_backend backend = {.submit = store_submit, .cancel = store_cancel};
+static bool store_in_line(void *self, simba_request *request)
+{
+    (void)self;
+    return stage.in_line == request;
+}
+
+static const simba_backend backend = {.submit = store_submit, .cancel = store_cancel, .in_line = store_in_line};
 
 static int set_up(void **state)
 {
@@ -182,6 +189,53 @@ static void each_is_cancelled_at_its_deadline(void **state)
     assert_ptr_equal(stage.cancelled[2], &r[2]);
     assert_int_equal(take_all(), 2);
     assert_int_equal(stage.timer->index, 0);
+}
+
+/* One that stands in line is waited for, by as much as it had at first, but not for longer than somebody wants it. */
+static void who_stands_in_line_is_waited_for(void **state)
+{
+    (void)state;
+    simba_request r[2] = {{.give_up = {5500}}, {.give_up = {INT64_MAX}}};
+    submit(&r[0], 2000);
+    submit(&r[1], 2500);
+    hand_over();
+    stage.in_line = &r[0];
+    pass_to(2000);
+    assert_int_equal(stage.cancel_count, 0);
+    assert_int_equal(r[0].deadline.ns, 3000);
+    pass_to(2500);
+    assert_int_equal(stage.cancel_count, 1);
+    assert_ptr_equal(stage.cancelled[0], &r[1]);
+    pass_to(5000);
+    assert_int_equal(stage.cancel_count, 1);
+    assert_int_equal(r[0].deadline.ns, 5500);
+    pass_to(5500);
+    assert_int_equal(stage.cancel_count, 2);
+    assert_int_equal(take_all(), 2);
+}
+
+/* The time for the answer counts from the moment at which the server was asked. */
+static void the_answer_has_its_time_from_the_asking(void **state)
+{
+    (void)state;
+    simba_request r[2] = {{.give_up = {INT64_MAX}}, {.give_up = {0}}};
+    submit(&r[0], 2000);
+    submit(&r[1], 2000);
+    hand_over();
+    r[0].asked_at.ns = r[1].asked_at.ns = 1700;
+    pass_to(2000);
+    assert_int_equal(stage.cancel_count, 1); /* nobody waits for the other any longer */
+    assert_ptr_equal(stage.cancelled[0], &r[1]);
+    pass_to(2699);
+    assert_int_equal(stage.cancel_count, 1);
+    pass_to(2700);
+    assert_int_equal(stage.cancel_count, 2);
+    assert_int_equal(take_all(), 2);
+    submit(&r[0], 4000);
+    hand_over();
+    assert_int_equal(r[0].asked_at.ns, 0);
+    host_complete(&stage.host, &r[0]);
+    assert_int_equal(take_all(), 1);
 }
 
 /* One that was answered is not cancelled, though the timer that was set for it goes off. */
@@ -326,9 +380,14 @@ static void random_operations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_request_goes_its_way),   TEST(each_is_cancelled_at_its_deadline),
-        TEST(an_answer_in_time_counts), TEST(cancelling_may_fail_others),
-        TEST(too_late_is_not_asked),    TEST(timers_are_left_alone),
+        TEST(who_stands_in_line_is_waited_for),
+        TEST(the_answer_has_its_time_from_the_asking),
+        TEST(a_request_goes_its_way),
+        TEST(each_is_cancelled_at_its_deadline),
+        TEST(an_answer_in_time_counts),
+        TEST(cancelling_may_fail_others),
+        TEST(too_late_is_not_asked),
+        TEST(timers_are_left_alone),
         TEST(random_operations),
     };
     return cmocka_run_group_tests_name("requests", tests, NULL, NULL);

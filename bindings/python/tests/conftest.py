@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from support import client, mutex, url  # noqa: F401 # for all tests
+from support import client, judged, mutex, other, url  # noqa: F401 # for all tests
 
 number = 0
 

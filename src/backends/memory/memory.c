@@ -15,10 +15,23 @@
 
 struct watch;
 
+/* A simba__row, but that the owner's id takes no more memory than it needs: a process may hold a million mutexes. */
+struct kept {
+    char *owner_id; /* NULL: nobody */
+    int64_t acquired_at_ms, ttl_at_ms, transition_at_ms;
+    uint64_t owner_token;
+    uint64_t nonce, token, revoked_token, version;
+    int64_t until_ns;
+    uint64_t note_token, note_number;
+    int64_t note_written_at_ms;
+};
+
 struct row {
     simba__node node;
     struct watch *watches;
-    simba__row data;
+    struct instance *listener; /* of the holder, if it wants to hear when others wait */
+    uint64_t listener_nonce;
+    struct kept kept;
     size_t note_size;
     unsigned char *note; /* NULL: none */
     char mutex[];
@@ -35,6 +48,7 @@ struct store {
 
 struct event {
     struct event *next;
+    uint64_t nonce; /* for this contender only; 0: for all */
     simba_push push;
 };
 
@@ -63,6 +77,7 @@ static struct row *row_of(simba__node *node)
 
 static void free_row(struct row *row)
 {
+    simba__free(row->kept.owner_id);
     simba__free(row->note);
     simba__free(row);
 }
@@ -148,32 +163,82 @@ static struct row *make_row(struct store *store, const char *mutex)
     if (!row)
         return NULL;
     strcpy(row->mutex, mutex);
-    row->data.token = store->token_floor;
+    row->kept.token = store->token_floor;
     simba__table_add(&store->rows, &row->node, simba__hash(mutex));
     return row;
+}
+
+static void load(const struct kept *kept, simba__row *ret_data)
+{
+    *ret_data = (simba__row){
+        .owner = {.acquired_at_ms = kept->acquired_at_ms,
+                  .ttl_at_ms = kept->ttl_at_ms,
+                  .transition_at_ms = kept->transition_at_ms,
+                  .token = kept->owner_token},
+        .nonce = kept->nonce,
+        .token = kept->token,
+        .revoked_token = kept->revoked_token,
+        .version = kept->version,
+        .until_ns = kept->until_ns,
+        .note_token = kept->note_token,
+        .note_number = kept->note_number,
+        .note_written_at_ms = kept->note_written_at_ms,
+    };
+    if (kept->owner_id)
+        strcpy(ret_data->owner.id, kept->owner_id);
+}
+
+/* SIMBA_ENOMEM: nothing has changed. */
+static int keep(struct kept *kept, const simba__row *data)
+{
+    const char *had = kept->owner_id ? kept->owner_id : "";
+    char *id = kept->owner_id;
+    if (strcmp(had, data->owner.id) != 0) {
+        id = data->owner.id[0] ? simba__strdup(data->owner.id) : NULL;
+        if (!id && data->owner.id[0])
+            return SIMBA_ENOMEM;
+        simba__free(kept->owner_id);
+    }
+    *kept = (struct kept){
+        .owner_id = id,
+        .acquired_at_ms = data->owner.acquired_at_ms,
+        .ttl_at_ms = data->owner.ttl_at_ms,
+        .transition_at_ms = data->owner.transition_at_ms,
+        .owner_token = data->owner.token,
+        .nonce = data->nonce,
+        .token = data->token,
+        .revoked_token = data->revoked_token,
+        .version = data->version,
+        .until_ns = data->until_ns,
+        .note_token = data->note_token,
+        .note_number = data->note_number,
+        .note_written_at_ms = data->note_written_at_ms,
+    };
+    return 0;
 }
 
 /* Nobody owns the mutex or watches it, and it has no note. Then only its token has to outlive the row, unless the
  * latest holder has yet to learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {
-    const bool revoked = row->data.token != 0 && row->data.token == row->data.revoked_token;
-    if (row->watches || row->data.owner.id[0] != '\0' || row->note || revoked)
+    const bool revoked = row->kept.token != 0 && row->kept.token == row->kept.revoked_token;
+    if (row->watches || row->kept.owner_id || row->note || revoked)
         return;
     simba__table_remove(&store->rows, &row->node);
-    if (row->data.token > store->token_floor)
-        store->token_floor = row->data.token;
+    if (row->kept.token > store->token_floor)
+        store->token_floor = row->kept.token;
     free_row(row);
 }
 
 /* --- news ----------------------------------------------------------------------------------------- */
 
 /* Under the store's lock. The thread of another client tells that client. */
-static void post(struct watch *watch, const simba_push *push)
+static void post(struct watch *watch, uint64_t nonce, const simba_push *push)
 {
     struct event *event = simba__malloc(sizeof *event);
     if (event) {
         event->push = *push;
+        event->nonce = nonce;
         event->next = watch->last ? watch->last->next : event;
         if (watch->last)
             watch->last->next = event;
@@ -197,9 +262,27 @@ static simba_topic *spread(struct instance *self, struct row *row, const simba_p
         if (watch->instance == self && !watch->in_inbox)
             direct = watch->topic; /* no older news is on its way to it */
         else
-            post(watch, push);
+            post(watch, 0, push);
     }
     return direct;
+}
+
+/* Under the store's lock: somebody waits for the mutex. Tell its holder, if it listens. */
+static void tell_holder(struct row *row)
+{
+    struct watch *watch = row->listener ? row->watches : NULL;
+    while (watch && watch->instance != row->listener)
+        watch = watch->next;
+    if (watch)
+        post(watch, row->listener_nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
+}
+
+static void deliver(struct instance *self, const struct watch *watch, const struct event *event)
+{
+    if (event->nonce)
+        self->host->push_to(self->host, watch->row->mutex, event->nonce, &event->push);
+    else
+        self->host->push(self->host, watch->topic, &event->push);
 }
 
 /* Its news, the first of them first. */
@@ -233,7 +316,7 @@ static void memory_woken(void *instance)
             return;
         while (events) {
             struct event *next = events->next;
-            self->host->push(self->host, watch->topic, &events->push);
+            deliver(self, watch, events);
             simba__free(events);
             events = next;
         }
@@ -305,11 +388,13 @@ static int list(struct instance *self, simba_request *request)
     const simba__table *rows = &self->store->rows;
     for (simba__node *node = simba__table_first(rows); node; node = simba__table_next(rows, node)) {
         const struct row *row = row_of(node);
-        if (row->data.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
+        if (row->kept.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
             continue;
+        simba__row data;
         simba_owner owner;
         int64_t now_ms;
-        simba__row_show(&row->data, now, &owner, &now_ms);
+        load(&row->kept, &data);
+        simba__row_show(&data, now, &owner, &now_ms);
         const simba_listing listing = {.size = sizeof listing,
                                        .mutex = row->mutex,
                                        .owner = &owner,
@@ -317,8 +402,8 @@ static int list(struct instance *self, simba_request *request)
                                        .waiters = -1,
                                        .note = row->note,
                                        .note_length = row->note_size,
-                                       .note_token = row->data.note_token,
-                                       .note_written_at_ms = row->data.note_written_at_ms};
+                                       .note_token = row->kept.note_token,
+                                       .note_written_at_ms = row->kept.note_written_at_ms};
         const int rc = self->host->listed(self->host, request, &listing);
         if (rc < 0)
             return rc;
@@ -336,17 +421,17 @@ static void set_note(struct row *row, unsigned char *note, size_t size)
 /* Nobody owns it. Its watchers stay, and so does the row for them, as good as new. */
 static void forget(struct row *row)
 {
-    const uint64_t token = row->data.token;
+    const uint64_t token = row->kept.token;
     set_note(row, NULL, 0);
-    row->data = (simba__row){.token = token};
+    simba__free(row->kept.owner_id);
+    row->kept = (struct kept){.token = token};
 }
 
 /* Watchers want to know when the owner or the note has changed. A renewal is no news. False: nothing has. */
-static bool is_news(const simba__row *before, bool had_note, const struct row *row, const simba_request *request,
-                    simba_push *ret_push)
+static bool is_news(uint64_t token_before, bool owned_before, bool had_note, const simba_owner *owner,
+                    const simba_request *request, simba_push *ret_push)
 {
-    const simba_owner *owner = &row->data.owner;
-    const bool another = before->owner.token != owner->token || (before->owner.id[0] == '\0') != (owner->id[0] == '\0');
+    const bool another = token_before != owner->token || owned_before != (owner->id[0] != '\0');
     const bool noted = request->op == SIMBA_OP_WRITE_NOTE || (request->op == SIMBA_OP_FORGET && had_note);
     *ret_push = (simba_push){.owner = *owner, .now_ms = request->reply.now_ms};
     ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
@@ -355,8 +440,21 @@ static bool is_news(const simba__row *before, bool had_note, const struct row *r
 
 static int tell_note(struct instance *self, const struct row *row, simba_request *request)
 {
-    const simba_stored_note note = {row->note, row->note_size, row->data.note_token, row->data.note_written_at_ms};
+    const simba_stored_note note = {row->note, row->note_size, row->kept.note_token, row->kept.note_written_at_ms};
     return row->note ? self->host->noted(self->host, request, &note) : 0;
+}
+
+/* A holder that listens hears of everybody who asks in vain and waits. */
+static void tell_who_listens(struct instance *self, struct row *row, const simba_request *request)
+{
+    if (request->op != SIMBA_OP_ACQUIRE)
+        return;
+    if (request->reply.outcome == SIMBA_MINE && request->listens) {
+        row->listener = self;
+        row->listener_nonce = request->nonce;
+    } else if (request->reply.outcome == SIMBA_NOT_MINE && request->queue) {
+        tell_holder(row);
+    }
 }
 
 /* Under the store's lock. SIMBA_ENOMEM, or 0 and the news for our own waiters. */
@@ -370,19 +468,30 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     }
     if (note)
         memcpy(note, request->note, request->note_size);
-    const simba__row before = row->data;
+    simba__row data;
+    load(&row->kept, &data);
+    const uint64_t token_before = data.owner.token;
+    const bool owned_before = data.owner.id[0] != '\0';
     const bool had_note = row->note != NULL;
-    const bool changed = simba__row_apply(&row->data, store_now(self->host), request);
+    const bool changed = simba__row_apply(&data, store_now(self->host), request);
     int rc = request->reply.status;
+    if (changed && keep(&row->kept, &data) < 0) {
+        simba__free(note);
+        return SIMBA_ENOMEM;
+    }
     if (changed && request->op == SIMBA_OP_WRITE_NOTE) {
         set_note(row, note, request->note_size);
         note = NULL;
     } else if (changed && request->op == SIMBA_OP_FORGET) {
         forget(row);
+        load(&row->kept, &data);
     } else if (request->op == SIMBA_OP_READ_NOTE) {
         rc = tell_note(self, row, request);
     }
-    if (changed && is_news(&before, had_note, row, request, ret_push))
+    if (token_before != data.owner.token || data.owner.id[0] == '\0')
+        row->listener = NULL;
+    tell_who_listens(self, row, request);
+    if (changed && is_news(token_before, owned_before, had_note, &data.owner, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
     simba__free(note);
     drop_if_idle(self->store, row);
@@ -456,7 +565,7 @@ const simba_backend simba__backend_memory = {
     .keys = keys,
     .instance_size = sizeof(struct instance),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST |
-            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE,
+            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .init = memory_init,
     .submit = memory_submit,
     .cancel = memory_cancel,

@@ -27,7 +27,7 @@ typedef struct simba__my_conn {
     int fd;
     simba__my_conn_state state;
     simba_local open_by; /* OPENING: by when the present step has to be done */
-    atomic_bool over;    /* who waited for the job does not wait any more */
+    atomic_bool over;    /* the thread that waited for the job does not wait any more */
 } simba__my_conn;
 
 void simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my_options *options);
@@ -36,7 +36,7 @@ void simba__my_conn_fini(simba__my_conn *conn);
 /* Close it. */
 void simba__my_conn_end(simba__my_conn *conn);
 
-/* Any thread: end what the connection waits for. Call `resume` before the next job. */
+/* Any thread: interrupt the connection. Call `resume` before the next job. */
 void simba__my_conn_interrupt(simba__my_conn *conn);
 void simba__my_conn_resume(simba__my_conn *conn);
 /* Like `interrupt`, but it leaves a connection alone that is being opened in time: otherwise the next job would have

@@ -287,7 +287,7 @@ static int get_ready(simba__my_session *session, bool bare, simba__sql_table *re
     return rc;
 }
 
-/* What the session knows of the table stays: its statements were prepared for that. */
+/* The session keeps its knowledge of the table: its statements were prepared for that. */
 static int examine(simba__my_session *session, simba__sql_item *item, simba__sql_failure *why)
 {
     simba__my_schema schema;

@@ -49,7 +49,7 @@
 #include <simba.h>
 #include <stddef.h>
 
-/* Those that not all servers have, and so not all headers. */
+/* Error numbers that not all servers have, and so not all headers. */
 enum {
     WSREP_NOT_READY = 1047,
     CONNECTION_KILLED = 1927,

@@ -13,6 +13,7 @@ enum {
     PROTOCOL_10 = 10,
     PROTOCOL_ERROR = 0xFF,
     SQLSTATE = 6, /* of an error, with its mark */
+    PROGRESS = 0xFFFF,
 
     SCRAMBLE = 4, /* after the connection's number */
     SCRAMBLE_BYTES = 8,
@@ -53,12 +54,13 @@ static uint32_t number_at(const unsigned char *at)
     return (uint32_t)(at[0] | at[1] << 8);
 }
 
-/* The number of an error, and perhaps its SQLSTATE, have to be there. */
+/* The number of an error, and perhaps its SQLSTATE, have to be there. One number is no error but a report of progress, for which the
+ * library looks into the version of a server that it does not know yet. */
 static simba__my_greeting read_error(const unsigned char *at, const unsigned char *end)
 {
     const size_t size = (size_t)(end - at);
     const bool is_whole = size >= 4 && (at[3] != '#' || size >= 3 + SQLSTATE);
-    return is_whole ? SIMBA__MY_GREETING_REFUSAL : SIMBA__MY_GREETING_BROKEN;
+    return is_whole && number_at(at + 1) != PROGRESS ? SIMBA__MY_GREETING_REFUSAL : SIMBA__MY_GREETING_BROKEN;
 }
 
 /* From the server's version on. */

@@ -30,7 +30,7 @@ _Static_assert(SIMBA_NOTE_MAX == 1024, "the column note has room for a note");
 enum {
     COLUMNS = sizeof columns / sizeof *columns,
     SHARED = 6,
-    OURS = 9, /* without those of notes */
+    OURS = 9, /* without the columns of notes */
     ALL_SHARED = (1 << SHARED) - 1,
     ALL_OURS = (1 << OURS) - 1,
     ALL = (1 << COLUMNS) - 1

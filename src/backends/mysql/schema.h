@@ -45,7 +45,7 @@ int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 /* 0, or why it cannot be used. */
 int simba__my_schema_check(const simba__my_schema *schema, const simba__my_options *options, simba__sql_failure *why);
 
-/* What is to be said about it. */
+/* The findings about it. */
 void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_findings *findings);
 
 #endif

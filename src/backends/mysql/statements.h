@@ -16,9 +16,9 @@ enum { SIMBA__MY_WRITE_NOTE = SIMBA__SQL_ACTIONS, SIMBA__MY_FORGET, SIMBA__MY_ST
 
 /* Which columns the table has. Each kind includes the ones before. */
 typedef enum simba__my_layout {
-    SIMBA__MY_BARE,  /* those of Simba on the JVM */
-    SIMBA__MY_OURS,  /* ours, but for those of notes */
-    SIMBA__MY_NOTES, /* those of notes */
+    SIMBA__MY_BARE,  /* the columns of Simba on the JVM */
+    SIMBA__MY_OURS,  /* also ours, but not the columns of notes */
+    SIMBA__MY_NOTES, /* also the columns of notes */
     SIMBA__MY_LAYOUTS,
 } simba__my_layout;
 

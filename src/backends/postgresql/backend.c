@@ -20,7 +20,7 @@ static int pg_init(void *instance, simba_host *host, const simba_url *url, simba
 {
     store *self = instance;
     void *conns[SIMBA__SQL_LANES_MAX];
-    /* Before libpq does it: OpenSSL would take itself down at the end of the process, under the feet of whoever runs then. */
+    /* Before libpq does it: OpenSSL would take itself down at the end of the process, while other threads still use it. */
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     int rc = simba__pg_options_parse(url, &self->options, err);
     if (rc < 0)

@@ -15,7 +15,7 @@
 
 enum { READS_AT_ONCE = 4, SETTINGS_MAX = 80 };
 
-/* What a server may say while we connect. */
+/* How many bytes a server may send while we connect. */
 enum { GREETING_MOST = 1 << 20 };
 
 /* --- the socket ---------------------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const 
         (void)PQsendQueryParams(conn->pg, sql, count, NULL, values, NULL, NULL, 0);
     else
         (void)PQsendQuery(conn->pg, sql);
-    /* Should that have failed, libpq has the error for whoever asks for the result. */
+    /* If that failed, libpq returns the error with the result. */
     if (!send_rest(conn) || PQstatus(conn->pg) == CONNECTION_BAD || !PQisBusy(conn->pg))
         conn->host->timer_set(conn->host, &conn->timer, conn->host->now(conn->host));
 }

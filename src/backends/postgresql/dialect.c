@@ -111,7 +111,7 @@ static void put_hex(simba__buffer *out, const unsigned char *bytes, size_t size)
     put(out, "\"");
 }
 
-/* What is to be done about each row, as an array of arrays: {{"a","mutex","id",…},…}. */
+/* The request about each row, as an array of arrays: {{"a","mutex","id",…},…}. */
 static void decide(simba__pg_session *session)
 {
     static const simba__sql_item nothing;
@@ -165,7 +165,7 @@ static simba__sql_deed deed_of(const PGresult *result, int row)
     }
 }
 
-/* False: that is no answer to what was asked. */
+/* False: this is no answer to the question. */
 static bool take_decisions(simba__pg_session *session, const PGresult *result)
 {
     const simba__sql_step *step = session->step;
@@ -207,7 +207,7 @@ static void take_note(const PGresult *result, int row, simba__sql_columns *colum
                            0);
 }
 
-/* SIMBA_ENOMEM; SIMBA_ECORRUPT: that is no answer to what was asked. */
+/* SIMBA_ENOMEM; SIMBA_ECORRUPT: this is no answer to the question. */
 static int list_rows(simba__pg_session *session, const PGresult *result)
 {
     simba__sql_item *item = session->step->item;
@@ -358,7 +358,7 @@ static void on_lost(simba__pg_conn *conn, const simba__sql_failure *why)
         fail(session, why);
 }
 
-/* Somebody else's, who shares the pooler's connection with us. */
+/* It belongs to another client that shares the pooler's connection with us. */
 static void on_notified(simba__pg_conn *conn, const char *payload)
 {
     (void)conn;

@@ -8,14 +8,14 @@
 #include "backends/sql/refusal.h"
 #include "net/buffer.h"
 
-/* What all lanes of a store share. */
+/* The data that all lanes of a store share. */
 typedef struct simba__pg_shared {
     const simba__pg_options *options;
     char *texts[SIMBA__PG_STATEMENTS];
     simba__pg_listener *listener;
 } simba__pg_shared;
 
-/* What a session is about. */
+/* The task of a session. */
 typedef enum simba__pg_task {
     SIMBA__PG_NO_TASK,
     SIMBA__PG_OPENS,    /* READY: connects */
@@ -31,7 +31,7 @@ typedef struct simba__pg_session {
     simba__pg_conn conn;
     const simba__pg_shared *shared;
     simba__pg_task task;
-    bool has_made; /* what was missing: it is not made twice */
+    bool has_made; /* the missing tables: it does not make them twice */
     simba__sql_lane *lane;
     simba__sql_step *step;
     simba__sql_table *table;

@@ -13,7 +13,7 @@ static void on_opened(simba__pg_conn *conn)
     simba__pg_conn_ask(conn, sql, 0, NULL, SIMBA__PG_ANSWER_MOST);
 }
 
-/* The lanes tell what is wrong with the server. */
+/* The lanes report the errors of the server. */
 static void on_lost(simba__pg_conn *conn, const simba__sql_failure *why)
 {
     (void)why;

@@ -15,7 +15,7 @@ static const char store[] = "postgresql";
 #define TLS_KEYS "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "sslsni", "channel_binding"
 #define MORE_TLS_KEYS "ssl_min_protocol_version", "ssl_max_protocol_version", "gssencmode", "krbsrvname", "requirepeer"
 #define SILENCE_KEYS "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"
-/* Those from the 7th on are passed on to libpq as they stand. */
+/* The store passes the keys from the 7th on to libpq as they stand. */
 enum { OWN_KEYS = 6 };
 #define KEYS_OF_OURS "schema", "table", "connections", "create", "connect-timeout", "target_session_attrs"
 const char *const simba__pg_keys[] = {KEYS_OF_OURS,  "connect_timeout", PLACE_KEYS, TLS_KEYS,
@@ -105,7 +105,8 @@ static int settle(simba__pg_options *options, const simba_url *url, simba_error 
             is_set &= set(options, defaults[i][0], defaults[i][1]);
     if (!simba_url_query(url, "sslmode") && strcmp(simba__pg_option(options, "sslmode"), "prefer") == 0)
         is_set &= set(options, "sslmode", "verify-full");
-    /* Without TLS whoever poses as the server would get the password by asking for it. libpq 16 and later can refuse that. */
+    /* Without TLS, a program that poses as the server would get the password by asking for it. libpq 16 and later can refuse
+     * that. */
     if (simba__pg_option(options, "require_auth")[0] == '\0' && !has_tls(options))
         is_set &= set(options, "require_auth", "!password");
     if (!simba_url_query(url, "gssencmode"))

@@ -9,7 +9,7 @@
 typedef struct simba__pg_schema {
     bool has_table;
     bool has_columns;  /* all that ever were */
-    bool has_function; /* and what came later: the table of waiters, and the columns of notes */
+    bool has_function; /* and the later additions: the table of waiters, and the columns of notes */
     bool has_schema;   /* the one that the URL names */
     bool is_read_only;
     bool has_fsync;
@@ -27,7 +27,7 @@ int simba__pg_schema_check(const simba__pg_schema *schema, const simba__pg_optio
 int simba__pg_schema_check_rights(const simba__pg_schema *schema, const simba__pg_options *options,
                                   simba__sql_failure *why);
 
-/* What is to be said about it. */
+/* The findings about it. */
 void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
                               simba__sql_findings *findings);
 

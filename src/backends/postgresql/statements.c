@@ -172,7 +172,7 @@ static const char decide_sql[] =
     "  end if;\n"
     "end $simba$;\n";
 
-/* Several statements in one transaction. Two who come at once take turns. */
+/* Several statements in one transaction. Two clients that come at once take turns. */
 static const char make_sql[] =
     "select pg_advisory_xact_lock(hashtextextended('simba init @N', 0));\n"
     "create table if not exists @T (mutex text collate \"C\" not null primary key, acquired_at bigint not null, "

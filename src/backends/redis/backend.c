@@ -77,12 +77,13 @@ const simba_backend simba__backend_redis = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(redis_store),
-    .caps =
-        SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_NOTE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE |
+            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .workers = 2,
     .init = redis_init,
     .submit = simba__redis_store_submit,
     .cancel = simba__redis_store_cancel,
+    .in_line = simba__redis_store_in_line,
     .flush = simba__redis_store_flush,
     .watch = simba__redis_store_watch,
     .unwatch = simba__redis_store_unwatch,

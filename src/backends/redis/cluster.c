@@ -69,7 +69,7 @@ static redis_node *node_at(redis_cluster *cluster, const simba__endpoint *at)
     return unused;
 }
 
-/* It has no slots any more. What was sent to it is answered still, if it can be. */
+/* The server has no slots any more. It still answers the requests that were sent to it, if it can. */
 static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
@@ -139,7 +139,7 @@ static bool is_noted(const redis_cluster *cluster, const simba__endpoint *replic
     return false;
 }
 
-/* When all masters that we know of are gone, one after the other, those that took their place know the map. */
+/* When all masters that we know of are gone, one after the other, their successors know the map. */
 static void note_replicas(redis_cluster *cluster, const redisReply *range)
 {
     for (size_t i = 3; i < range->elements && cluster->replica_count < REPLICAS_MOST; i++) {
@@ -180,7 +180,7 @@ static bool seeks(const redis_conn *conn)
     return simba__link_seeks(&conn->link);
 }
 
-/* Those that wait for the map have it, or what they want is not on it. */
+/* The requests that waited for the map can go on, or fail if their slot is not on it. */
 static void empty_limbo(redis_cluster *cluster)
 {
     redis_conn *commands = &cluster->limbo->commands.conn;
@@ -203,13 +203,13 @@ static void empty_limbo(redis_cluster *cluster)
 static void settle(redis_cluster *cluster)
 {
     redis_nodes *nodes = cluster->nodes;
-    cluster->limbo->commands.wanted = false; /* by lists: those that have to stay there say so again */
+    cluster->limbo->commands.wanted = false; /* by lists: a list that has to stay there says so again */
     nodes->moved(nodes);
     empty_limbo(cluster);
     for (redis_node *node = nodes->first; node; node = node->next)
         if (!node->serves && node != cluster->limbo)
             retire(node);
-    nodes->conns.links.host->wake(nodes->conns.links.host); /* to send what was rerouted */
+    nodes->conns.links.host->wake(nodes->conns.links.host); /* to send the rerouted requests */
 }
 
 static void over(redis_inquiry *inquiry, const simba_error *error)
@@ -227,7 +227,7 @@ static void over(redis_inquiry *inquiry, const simba_error *error)
             simba__link_fail(&conns[i]->link, error->code, "no server knows the cluster: %s", error->text);
 }
 
-/* Whom to ask: those that we know to be masters or replicas, and those that the URL names. */
+/* The servers to ask: the known masters and replicas, and the servers that the URL names. */
 static size_t gather_candidates(redis_cluster *cluster)
 {
     const redis_options *options = cluster->nodes->conns.options;

@@ -108,7 +108,7 @@ static bool put(redis_commands *self, redis_errand *errand)
         put_return(self, errand->returned);
         break;
     case REDIS_FOR_TELLING:
-    case REDIS_FOR_LEARNING: /* whoever sent them has put them */
+    case REDIS_FOR_LEARNING: /* the code that sent the command has put its arguments */
         break;
     }
     return true;
@@ -153,7 +153,7 @@ static void end(redis_commands *self, redis_errand *errand, const redisReply *re
     }
 }
 
-/* What an event has led to; `reply`: if it was an answer. */
+/* Carry out the actions of an event; `reply`: if it was an answer. */
 static void act(redis_commands *self, unsigned actions, const redisReply *reply)
 {
     redis_session *session = &self->session;
@@ -275,7 +275,7 @@ static void on_down(redis_conn *conn)
 {
     redis_commands *self = of(conn);
     if (conn->link.failures == 1)
-        self->host->log(self->host, SIMBA_LOG_DEBUG, "%s", conn->link.error.text); /* those who ask are told */
+        self->host->log(self->host, SIMBA_LOG_DEBUG, "%s", conn->link.error.text); /* callers that ask are told */
     go_down(self, &conn->link.error);
     self->events->lost(self);
 }

@@ -7,11 +7,11 @@
 
 typedef struct redis_commands redis_commands;
 
-/* What the owner does for the requests: it knows what they say, and what the answers mean. */
+/* The owner's part of the requests: it writes them as commands, and reads the answers. */
 typedef struct redis_commands_events {
     /* From now on requests can be sent. */
     void (*up)(redis_commands *self);
-    /* The connection is gone, or could not be made; what was under way on it has failed. */
+    /* The connection is gone, or could not be made; the requests that were under way on it have failed. */
     void (*down)(redis_commands *self, const simba_error *error);
     /* The server may be lost: it is down, or a request was not answered in time. */
     void (*lost)(redis_commands *self);
@@ -56,7 +56,7 @@ bool simba__redis_commands_ask(redis_commands *self, size_t argc, const char *co
 /* A script whose answer is nobody's business; nothing happens if it cannot be sent right now. */
 void simba__redis_commands_tell(redis_commands *self, redis_script script, const char *mutex, size_t argc,
                                 const char *const *args);
-/* Likewise: release what an acquire was granted, as its reply says, whatever becomes of it. */
+/* Likewise: release the grant of an acquire, as its reply says, and do not wait for the outcome. */
 void simba__redis_commands_give_back(redis_commands *self, const simba_request *request);
 /* Put the beginning of a script, for the owner's `put`: as many words as are said here have to follow. */
 void simba__redis_commands_begin_script(redis_commands *self, redis_script script, const char *mutex, size_t argc);

@@ -23,7 +23,7 @@ static void drop_reader(redis_conn *conn)
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-/* The answer to ROLE: who it is that we reached, whatever we were told. */
+/* The answer to ROLE says which kind of server we have reached, whatever the topology says. */
 static void take_role(redis_conn *conn, const redisReply *reply)
 {
     const redisReply *role = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;

@@ -10,14 +10,14 @@
 
 typedef struct redis_conn redis_conn;
 
-/* What all connections of a store have in common. */
+/* The data that all connections of a store share. */
 typedef struct redis_conns {
     simba__links links;
     const redis_options *options;
 } redis_conns;
 
-/* What the owner of a connection does at its turns of fate, see net/link.h. Once it is up, it may be written to; the answers
- * to the greeting may be still to come. */
+/* How a connection tells its owner what happens, see net/link.h. Once it is up, it may be written to; the answers to the
+ * greeting may be still to come. */
 typedef struct redis_conn_events {
     void (*up)(redis_conn *conn);
     void (*answer)(redis_conn *conn, const redisReply *reply);

@@ -1,5 +1,5 @@
-/* Errands: what the store has under way at its servers, be it a request of the runtime or a command of its own. This is the
- * one place where they begin and end. A request knows its errand by backend_data. */
+/* Errands: the work that the store has under way at its servers, a request of the runtime or a command of its own. This is
+ * the one place where they begin and end. A request knows its errand by backend_data. */
 #ifndef SIMBA_BACKENDS_REDIS_ERRANDS_H
 #define SIMBA_BACKENDS_REDIS_ERRANDS_H
 
@@ -16,7 +16,7 @@ struct redis_session;
 typedef enum redis_purpose {
     REDIS_FOR_REQUEST,   /* to carry out a request of the runtime, or to read a row of a list */
     REDIS_FOR_LOADING,   /* SCRIPT LOAD */
-    REDIS_FOR_WAITING,   /* WAIT: how many replicas have what was written */
+    REDIS_FOR_WAITING,   /* WAIT: how many replicas have the writes */
     REDIS_FOR_ASKING,    /* ASKING: the next command is for a slot that the server does not have yet */
     REDIS_FOR_RETURNING, /* to give back a grant that too few replicas have; nobody wants the answer */
     REDIS_FOR_TELLING,   /* any other script whose answer nobody wants */
@@ -33,12 +33,12 @@ typedef enum redis_stage {
     REDIS_STAGES,
 } redis_stage;
 
-/* What has become of an errand that is over. */
+/* The outcome of an errand. */
 typedef enum redis_outcome {
     REDIS_COMPLETE,
     REDIS_FAIL,     /* the session has the error */
     REDIS_REDIRECT, /* another server has the slot */
-    REDIS_LEARN,    /* whoever asked gets the answer; none: the connection is lost */
+    REDIS_LEARN,    /* the code that asked gets the answer; none: the connection is lost */
 } redis_outcome;
 
 /* Takes the answer to a command FOR_LEARNING; NULL: the connection is lost. */
@@ -46,16 +46,16 @@ typedef void redis_learn(void *user, const redisReply *reply);
 
 struct redis_errand {
     redis_errands *all;
-    simba__ring place;             /* among those in the same stage; in none while it is IN_HAND */
+    simba__ring place;             /* in the ring of its stage; in none while it is IN_HAND */
     simba_request *request;        /* NULL: it is a command of our own, or nobody waits for it any more */
     struct redis_session *session; /* that has it, unless it is IN_HAND */
     /* For a row of a list: called instead of telling the runtime that the request failed. */
     void (*failed)(simba_request *request, const simba_error *error);
     redis_learn *learn;            /* FOR_LEARNING, */
     void *user;                    /* and its argument; or the list that has this errand */
-    const simba_request *returned; /* FOR_RETURNING: what was granted. Good until the command is written */
+    const simba_request *returned; /* FOR_RETURNING: the grant to give back. Good until the command is written */
     simba_local sent_at;
-    uint64_t answers; /* that had come on its connection when it was sent */
+    uint64_t answers; /* that had come when it was submitted or sent, or when its deadline was last put off */
     redis_purpose purpose;
     redis_stage stage;
     redis_outcome outcome; /* OVER */
@@ -79,7 +79,7 @@ void simba__redis_errands_fini(redis_errands *self);
 redis_errand *simba__redis_errand_begin(redis_errands *self, redis_purpose purpose, simba_request *request);
 /* To another stage, and to the end of its ring. NULL: IN_HAND. */
 void simba__redis_errand_move(redis_errand *errand, redis_stage to, simba__ring *ring);
-/* Tell the runtime. Whoever does it has the errand IN_HAND, or it is SENT and stays to take its answer, which is dropped. */
+/* Tell the runtime. The caller has the errand IN_HAND, or it is SENT and stays to take its answer, which is dropped. */
 void simba__redis_errand_complete(redis_errand *errand);
 void simba__redis_errand_fail(redis_errand *errand, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

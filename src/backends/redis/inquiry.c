@@ -43,7 +43,7 @@ static void complain(redis_inquiry *inquiry, int code, const char *why)
 {
     char *text = inquiry->error.text;
     const size_t length = strlen(text);
-    /* What somebody can put right is worse than what may pass. */
+    /* An error that a person has to put right counts more than one that may pass by itself. */
     if (inquiry->error.code == 0 || inquiry->error.code == SIMBA_EUNAVAILABLE)
         inquiry->error.code = code;
     snprintf(text + length, sizeof inquiry->error.text - length, "%s%s", length > 0 ? "; " : "", why);

@@ -35,7 +35,7 @@ struct redis_list {
     list_row *rows;
     size_t row_count;
     size_t busy;          /* rows under way */
-    simba_request *spare; /* those that are not */
+    simba_request *spare; /* the reads that are not in use */
 };
 
 static const char prefix[] = "simba:{";
@@ -169,7 +169,8 @@ static void read_more(redis_lists *self, redis_list *list)
     while (list->spare && list->at < list->count) {
         simba_request *row = list->spare;
         list->spare = row->next;
-        *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++]};
+        *row = (simba_request){
+            .op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .deadline = list->errand->request->deadline};
         list->busy++;
         redis_errand *errand = simba__redis_errand_begin(self->nodes->errands, REDIS_FOR_REQUEST, row);
         if (!errand) {
@@ -346,7 +347,7 @@ void simba__redis_lists_up(redis_lists *self, redis_node *node)
     }
 }
 
-/* What was asked on the connection gets its own answer. */
+/* The requests that were asked on the connection get answers of their own. */
 void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_error *error)
 {
     for (redis_list *list = self->first, *next; list; list = next) {

@@ -11,7 +11,8 @@ typedef struct redis_nodes redis_nodes;
 struct redis_node {
     redis_node *next;
     redis_nodes *all;
-    bool serves; /* has mutexes, as far as we know */
+    bool serves;        /* has mutexes, as far as we know */
+    bool has_no_shards; /* it does not know sharded pub/sub */
     redis_commands commands;
     redis_conn pushes;
 };
@@ -37,11 +38,11 @@ struct redis_nodes {
     redis_node *first;
     const redis_topology *topology;
     void *topology_data;
-    /* Who owns the connections. The owner of a connection is told by its node. */
+    /* The owner of the connections hears of them through their node. */
     const redis_commands_events *commands_events;
     const redis_conn_events *push_events;
     struct redis_subs *subs;
-    /* The topology has changed: what was not sent yet, is scanned or is listened for may belong elsewhere. */
+    /* The topology has changed: requests that were not sent yet, scans and subscriptions may belong elsewhere. */
     void (*moved)(redis_nodes *nodes);
     unsigned scans; /* lists that may go on with any of the nodes: so none is used for another server */
 };
@@ -54,7 +55,7 @@ redis_node *simba__redis_node_serving(redis_node *first);
 redis_node *simba__redis_node_for(redis_nodes *nodes, const simba_request *request);
 /* For topologies that have one server at a time. */
 redis_node *simba__redis_node_only(redis_nodes *nodes, const char *mutex);
-/* The topology has changed: what was not sent yet may belong elsewhere. */
+/* The topology has changed: requests that were not sent yet may belong elsewhere. */
 void simba__redis_nodes_reroute(redis_nodes *nodes);
 void simba__redis_nodes_close(redis_nodes *nodes, const simba_error *why);
 void simba__redis_nodes_fini(redis_nodes *nodes);

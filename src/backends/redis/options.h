@@ -9,7 +9,7 @@
 /* How the servers that it names make up one store. */
 typedef enum redis_kind { REDIS_SINGLE, REDIS_SENTINEL, REDIS_CLUSTER } redis_kind;
 
-/* What is said first on a connection. */
+/* The greeting of a connection. */
 typedef struct redis_login {
     char *user, *password; /* NULL: none */
     long db;

@@ -10,7 +10,7 @@
 
 enum {
     BYTES_MOST = 8 << 20, /* of one reply. The largest: CLUSTER SLOTS with every slot on its own, or a page of SCAN */
-    ELEMENTS_MOST = 256 << 10, /* of one reply, those of nested arrays included */
+    ELEMENTS_MOST = 256 << 10, /* of one reply, with the elements of nested arrays */
     DEPTH_MOST = 6,            /* CLUSTER SLOTS has four */
     LINE_MOST = 64 << 10, /* hiredis looks for the end of a line from its beginning, whenever more of it has come */
 };
@@ -110,7 +110,7 @@ int simba__redis_reader_feed(redis_reader *reader, const char *data, size_t leng
     return redisReaderFeed(reader->parser, data, length) == REDIS_OK ? 0 : SIMBA_ENOMEM;
 }
 
-/* Is what could not be parsed yet a line that does not end? */
+/* Do the bytes that could not be parsed yet begin a line that does not end? */
 static bool has_endless_line(const redisReader *parser)
 {
     const size_t left = parser->len - parser->pos;

@@ -169,7 +169,7 @@ static bool take_digits(const char **text, size_t width, const char *end, int64_
     return true;
 }
 
-/* A grant or a renewal is answered with the grant as it is stored: scripts.c says what it looks like. */
+/* A grant is answered with the grant as it is stored: scripts.c says what it looks like. */
 static bool parse_grant(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
 {
     simba_reply parsed = {.outcome = SIMBA_MINE};
@@ -177,8 +177,8 @@ static bool parse_grant(const redisReply *reply, const simba_request *request, s
     int64_t token;
     int64_t revoked;
     const char *text = reply->str;
-    if ((request->op != SIMBA_OP_ACQUIRE && request->op != SIMBA_OP_RENEW) || strlen(text) != (size_t)reply->len ||
-        !take_digits(&text, 16, " ", &token) || strspn(text, "0123456789") != 20 || text[20] != ' ')
+    if (request->op != SIMBA_OP_ACQUIRE || strlen(text) != (size_t)reply->len || !take_digits(&text, 16, " ", &token) ||
+        strspn(text, "0123456789") != 20 || text[20] != ' ')
         return false;
     text += 21;
     if (!take_digits(&text, 15, " ", &owner->transition_at_ms) || !take_digits(&text, 16, " ", &revoked) ||
@@ -197,6 +197,23 @@ static bool parse_grant(const redisReply *reply, const simba_request *request, s
     return parsed.now_ms > 0;
 }
 
+/* A renewal is answered with two fields of the grant. */
+static bool parse_renewal(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
+{
+    simba_reply parsed = {.outcome = SIMBA_MINE};
+    simba_owner *owner = &parsed.owner;
+    const char *text = reply->str;
+    if (strlen(text) != (size_t)reply->len || !take_digits(&text, 15, " ", &owner->transition_at_ms) ||
+        !take_digits(&text, 15, "", &owner->acquired_at_ms) || *text != '\0')
+        return false;
+    strcpy(owner->id, request->id); /* the script has compared it with the lock, and the token with the grant */
+    owner->token = request->token;
+    owner->ttl_at_ms = owner->transition_at_ms - request->transition_ms;
+    parsed.now_ms = owner->ttl_at_ms - request->ttl_ms;
+    *ret_reply = parsed;
+    return parsed.now_ms > 0;
+}
+
 /* What is granted to these is said in another form than by a list. */
 static bool answers_by_line(const simba_request *request)
 {
@@ -208,7 +225,8 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
 {
     *ret_more = 0;
     if (reply->type == REDIS_REPLY_STRING)
-        return parse_grant(reply, request, ret_reply);
+        return request->op == SIMBA_OP_RENEW ? parse_renewal(reply, request, ret_reply)
+                                             : parse_grant(reply, request, ret_reply);
     if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 1 && request->op == SIMBA_OP_RELEASE) {
         *ret_reply = (simba_reply){.outcome = SIMBA_MINE};
         return true;

@@ -44,6 +44,9 @@
  *   simba:{M}@@ID    ours: "standby NEXT": ID is to look after the mutex, should NEXT or one after it not come
  *   simba:{M}@@@@    ours, for whoever waits or observes: "noted". The note is another one.
  *   simba:@@revoked  ours, for whoever holds any mutex: "revoked NONCE M". The grant of that nonce was forced away.
+ * In a cluster of version 7.0 or later, these are messages of sharded pub/sub (SPUBLISH), which reach the servers of the slot
+ * alone. "released@@OWNER" goes out by PUBLISH as well if nobody has heard it so, and "acquired@@ID" if anybody stands in the
+ * queue: JVM contenders and waiters of earlier versions hear only that. Revocations go to all servers in any case.
  * All databases of a server share their channels: in database 2 it is "released/2", "revoked/2". Anybody can publish on
  * them, so a message is only a reason to ask the store.
  *
@@ -58,11 +61,12 @@
  * end of the queue, which will wait for the longest: waking two processes for every hand-over would be a good part of its
  * cost. A waiter that stands by and leaves, or wins, says so, and the next release tells others.
  *
- * Answers: a grant or a renewal is answered with the line of the grant, a release that took effect with 1, everything else
- * with a list; see reply.c. */
+ * Answers: a grant is answered with the line of the grant, a renewal with the end of the lease and the time of the grant as they
+ * stand in that line, a release that took effect with 1, everything else with a list; see reply.c. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/redis/scripts.h"
@@ -77,6 +81,9 @@ static const char first_of_all[] =
 "local call, MODERN = redis.call, redis.REDIS_VERSION_NUM\n"
 "local RESERVED, GRANT_KEPT, QUEUE_KEPT = 100, 2764800000, 86400\n" /* ms; ms, 32 days; s, one day */
 "local lock, key, queue = KEYS[1], KEYS[2], KEYS[3]\n"
+/* A message of ours. In a cluster PUBLISH goes to all servers, SPUBLISH to those of the slot. */
+"local SHARDED = CLUSTER and MODERN\n"
+"local TELL = SHARDED and 'SPUBLISH' or 'PUBLISH'\n"
 "local function clock()\n"
 "  local t = call('TIME')\n"
 "  return t[1] * 1000 + math.floor(t[2] / 1000)\n"
@@ -104,7 +111,17 @@ static const char first_of_all[] =
 /* Both at once. MGET says nothing of a key of another type: the general part looks again at what it has not found. */
 static const char read_both[] =
 "local found = call('MGET', lock, key)\n"
-"local owner, grant = found[1], found[2]\n";
+"local owner, grant, lock_end = found[1], found[2]\n";
+
+/* Who was not in the queue most likely finds the mutex free, and then SET says so. */
+static const char read_grant[] =
+"local owner, grant, lock_end\n"
+"if ARGV[6] == '' then\n"
+"  grant = call('GET', key)\n"
+"else\n"
+"  local found = call('MGET', lock, key)\n"
+"  owner, grant = found[1], found[2]\n"
+"end\n";
 
 /* A grant whose end is in another stretch of 10^8 ms than that of the one before moves the end of its key, too: that is
  * once a day, and not at every grant. */
@@ -118,8 +135,15 @@ static const char put_grant[] =
 "  end\n"
 "end\n";
 
+/* A JVM contender that does not have the mutex stands in the queue, or is about to ask. */
+static const char tell_grant[] =
+"local function tell_grant(id)\n"
+"  call(TELL, lock, 'acquired@@' .. id)\n"
+"  if SHARDED and call('EXISTS', queue) == 1 then call('PUBLISH', lock, 'acquired@@' .. id) end\n"
+"end\n";
+
 static const char take[] =
-"if MODERN and not owner and ARGV[6] == '' and grant and string.sub(grant, -2) == '@@' then\n"
+"if MODERN and ARGV[6] == '' and grant and string.sub(grant, -2) == '@@' then\n"
 "  local time, id = call('TIME'), ARGV[1]\n"
 "  local micros = string.sub('00000' .. time[2], -6)\n"
 "  local token, at = time[1] .. micros, time[1] .. string.sub(micros, 1, 3)\n"
@@ -131,48 +155,59 @@ static const char take[] =
 "    local text = token .. ' ' .. ARGV[2] .. ' 00' .. ends_text .. string.sub(grant, 54, 71) .. '00' .. at .. ' '\n"
 "      .. ARGV[4] .. '@@' .. id .. '@@'\n"
 "    put_grant(key, grant, text, ends)\n"
-"    call('PUBLISH', lock, 'acquired@@' .. id)\n"
+"    tell_grant(id)\n"
+"    if ARGV[2] > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. ARGV[2]) end\n"
 "    return text\n"
 "  end\n"
 "end\n";
 
 static const char give_back[] =
 "if owner == ARGV[1] and ARGV[4] == '' and grant and string.sub(grant, 18, 37) == ARGV[2]\n"
-"  and (ARGV[3] == '0' or string.sub(grant, 1, 16) == ARGV[3]) and string.sub(grant, -2) == '@@'\n"
-"  and ends_with(end_of(lock), key, tonumber(string.sub(grant, 39, 53))) and call('EXISTS', queue) == 0 then\n"
-"  call('DEL', lock)\n"
-"  call('PUBLISH', lock .. '@@', 'released' .. db)\n"
-"  return 1\n"
+"  and (ARGV[3] == '0' or string.sub(grant, 1, 16) == ARGV[3]) and string.sub(grant, -2) == '@@' then\n"
+"  lock_end = end_of(lock)\n"
+"  if ends_with(lock_end, key, tonumber(string.sub(grant, 39, 53))) and call('EXISTS', queue) == 0 then\n"
+"    call('DEL', lock)\n"
+"    call(TELL, lock .. '@@', 'released' .. db)\n"
+"    return 1\n"
+"  end\n"
 "end\n";
 
-/* False: not just like that. */
+/* False: not just like that. Only the end of the lease is written, and only that and the time of the grant are told: nothing
+ * else has changed. */
 static const char prolong[] =
 "local now = clock()\n"
-/* `head`: token and nonce, as they stand in the grant. */
-"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, transition)\n"
-"  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #ends_text > 15\n"
+/* `head`: token and nonce, as they stand in the grant. `wide`: the end with the width that it has there. */
+"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, wide, transition)\n"
+"  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #wide > 15\n"
 "    or not ends_with(end_of(lock), key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
 "  local rest = string.find(grant, '@@', 88, true)\n"
-"  local text = string.sub(grant, 1, 38) .. string.sub('00000000000000' .. ends_text, -15) .. string.sub(grant, 54, 87)\n"
-"    .. transition .. string.sub(grant, rest)\n"
+"  if not rest then return false end\n"
 "  call('PEXPIREAT', lock, ends_text)\n"
-"  put_grant(key, grant, text, ends)\n"
-"  return text\n"
+"  if string.sub(grant, 88, rest - 1) ~= transition then\n"
+"    call('SET', key, string.sub(grant, 1, 38) .. wide .. string.sub(grant, 54, 87) .. transition .. string.sub(grant, rest))\n"
+"    call('PEXPIREAT', key, string.format('%.0f', ends + GRANT_KEPT))\n"
+"  else\n"
+"    call('SETRANGE', key, 38, wide)\n"
+"    if CLUSTER or string.sub(grant, 39, 45) ~= string.sub(wide, 1, 7) then\n"
+"      call('PEXPIREAT', key, string.format('%.0f', ends + GRANT_KEPT))\n"
+"    end\n"
+"  end\n"
+"  return wide .. string.sub(grant, 71, 86)\n"
 "end\n";
 
 static const char prolong_one[] =
 "local ends = now + ARGV[4]\n"
 "local text = prolong(lock, key, owner, grant, ARGV[1], ARGV[3] .. ' ' .. ARGV[2], ends, string.format('%.0f', ends),\n"
-"  ARGV[5])\n"
+"  string.format('%015.0f', ends), ARGV[5])\n"
 "if text then return text end\n";
 
 /* Of several mutexes, for one length of the lease. */
 static const char renew_all[] =
 "local found, told, ends = call('MGET', unpack(KEYS)), {}, now + ARGV[1]\n"
-"local ends_text = string.format('%.0f', ends)\n"
+"local ends_text, wide = string.format('%.0f', ends), string.format('%015.0f', ends)\n"
 "for i = 1, #KEYS, 2 do\n"
 "  told[#told + 1] = prolong(KEYS[i], KEYS[i + 1], found[i], found[i + 1], ARGV[i + 2], ARGV[i + 3], ends, ends_text,\n"
-"    ARGV[2]) or 0\n"
+"    wide, ARGV[2]) or 0\n"
 "end\n"
 "return told\n";
 
@@ -219,7 +254,7 @@ static const char common[] =
 "    return damaged(fence, 'a number is not whole or not below 2^53 in')\n"
 "  end\n"
 "end\n"
-"local lock_ends = owner and end_of(lock) or -2\n"
+"local lock_ends = owner and (lock_end or end_of(lock)) or -2\n"
 "if lock_ends == -2 then owner = false end\n"
 "local ours = owner and grant and owner == g.id and ends_with(lock_ends, key, g.ends)\n"
 /* Somebody made it without an end: ask again in an hour. For longer than a hundred years: ask again then. */
@@ -263,20 +298,24 @@ static const char common[] =
 "end\n"
 "local reserved = not owner and next ~= ''\n"
 "local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
+/* To one waiter. JVM contenders and earlier versions hear only PUBLISH, which nobody counts who listens at another server. */
+"local function reaches(channel, text)\n"
+"  return SHARDED and call('SPUBLISH', channel, text) > 0 or call('PUBLISH', channel, text) > 0\n"
+"end\n"
 "local function wake(from)\n"
 "  next = ''\n"
 "  for _ = 1, 1000 do\n"
 "    local head = call('ZPOPMIN', queue)[1]\n"
 "    if not head then break end\n"
-"    if call('PUBLISH', lock .. ':' .. head, 'released@@' .. from) > 0 then next = head break end\n"
+"    if reaches(lock .. ':' .. head, 'released@@' .. from) then next = head break end\n"
 "  end\n"
 "  next_until = now + RESERVED\n"
-"  call('PUBLISH', lock .. '@@', 'released' .. db)\n"
+"  call(TELL, lock .. '@@', 'released' .. db)\n"
 "  if next ~= '' and (standby == '@@' or stands_by(next)) then\n"
 "    local n = 0\n"
 "    standby, standby_until = '@@', now + RESERVED\n"
 "    for _, id in ipairs(call('ZREVRANGE', queue, 0, 7)) do\n"
-"      if call('PUBLISH', lock .. '@@' .. id, 'standby ' .. next) > 0 then\n"
+"      if reaches(lock .. '@@' .. id, 'standby ' .. next) then\n"
 "        standby, n = standby .. id .. '@@', n + 1\n"
 "        if n == 2 then break end\n"
 "      end\n"
@@ -316,7 +355,8 @@ static const char acquire[] =
 "  if invited ~= '' and invited ~= id then\n"
 "    call('ZADD', queue, 'NX', score(), invited)\n"
 "  end\n"
-"  call('PUBLISH', lock, 'acquired@@' .. id)\n"
+"  tell_grant(id)\n"
+"  if nonce > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. nonce) end\n"
 "  return text\n"
 "end\n"
 "local told = answer(0)\n"
@@ -324,10 +364,12 @@ static const char acquire[] =
 "if waits ~= '1' then return told end\n"
 /* An owner does not wait. A JVM contender that won by its timer stands in the queue, and would swallow its own release. */
 "if owner and not ours then call('ZREM', queue, owner) end\n"
-"call('ZADD', queue, 'NX', score(), id)\n"
 /* Who still asks is not to be taken for one that never came back. */
-"local waits_since = tonumber(call('ZSCORE', queue, id))\n"
-"if waits_since < time[1] - QUEUE_KEPT / 2 then call('ZADD', queue, score(), id) end\n"
+"if call('ZADD', queue, 'NX', score(), id) == 0 and tonumber(call('ZSCORE', queue, id)) < time[1] - QUEUE_KEPT / 2 then\n"
+"  call('ZADD', queue, score(), id)\n"
+"end\n"
+/* A holder that listens: see ears.h. */
+"if ours and g.nonce > '2' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. g.nonce) end\n"
 "local before = call('ZRANK', queue, id)\n"
 /* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. Nobody needs to
  * ask before the lease that it was told of has ended. */
@@ -338,6 +380,11 @@ static const char acquire[] =
 "end\n"
 "told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
+
+/* For a holder that listens, and that could not hear of those who came before. */
+static const char wished[] =
+"if call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. ARGV[1], 'wanted ' .. ARGV[2]) end\n"
+"return 0\n";
 
 static const char renew[] =
 "return not_held(ARGV[3])\n";
@@ -399,7 +446,7 @@ static const char write_note[] =
 "if had and string.sub(had, 1, 37) > token .. ' ' .. number then return answer(0) end\n"
 "local text = string.format('%s %s %015.0f ', token, number, now) .. bytes\n"
 "if bytes == '' then call('SET', note, text, 'PX', num(GRANT_KEPT)) else call('SET', note, text) end\n"
-"call('PUBLISH', lock .. '@@@@', 'noted' .. db)\n"
+"call(TELL, lock .. '@@@@', 'noted' .. db)\n"
 "return answer(1)\n";
 
 static const char read_note[] =
@@ -415,20 +462,21 @@ static const char forget[] =
 "    .. ' smaller if ' .. key .. ' were removed')\n"
 "end\n"
 "for _, name in ipairs({key, note, fence}) do call('DEL', name) end\n"
-"if noted and #noted > 54 then call('PUBLISH', lock .. '@@@@', 'noted' .. db) end\n"
+"if noted and #noted > 54 then call(TELL, lock .. '@@@@', 'noted' .. db) end\n"
 "return answer(1)\n";
 /* clang-format on */
 
 /* What each script is made of, in this order. */
 enum { PARTS_MOST = 8 };
 static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
-    [REDIS_ACQUIRE] = {first_of_all, put_grant, read_both, take, common, acquire},
+    [REDIS_ACQUIRE] = {first_of_all, put_grant, tell_grant, read_grant, take, common, acquire},
     [REDIS_RENEW] = {first_of_all, put_grant, read_both, prolong, prolong_one, common, renew},
     [REDIS_RENEW_ALL] = {first_of_all, put_grant, prolong, renew_all},
     [REDIS_RELEASE] = {first_of_all, read_both, give_back, put_grant, common, release},
     [REDIS_READ] = {first_of_all, read_both, put_grant, common, read_owner},
     [REDIS_FORCE_RELEASE] = {first_of_all, read_both, put_grant, common, force_release},
     [REDIS_REJOIN] = {first_of_all, read_both, put_grant, common, rejoin},
+    [REDIS_WISHED] = {first_of_all, wished},
     [REDIS_LIST_ROW] = {first_of_all, read_both, put_grant, common, list_row},
     [REDIS_WRITE_NOTE] = {first_of_all, read_both, put_grant, common, write_note},
     [REDIS_READ_NOTE] = {first_of_all, read_note},
@@ -472,10 +520,28 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     return text;
 }
 
+enum { LISTENS = 2, NONCE_DIGITS = 20 }; /* added to the first digit of a nonce */
+
+uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
+{
+    char digits[NONCE_DIGITS + 1] = "";
+    size_t length = 0;
+    while (length < NONCE_DIGITS && text[length] >= '0' && text[length] <= '9') {
+        digits[length] = text[length];
+        length++;
+    }
+    *ret_end = text + length;
+    if (length == NONCE_DIGITS && digits[0] >= '0' + LISTENS)
+        digits[0] = (char)(digits[0] - LISTENS);
+    return strtoull(digits, NULL, 10);
+}
+
 redis_numbers simba__redis_numbers_of(const simba_request *request)
 {
     redis_numbers numbers;
     snprintf(numbers.nonce, sizeof numbers.nonce, "%020" PRIu64, request->nonce);
+    if (request->listens)
+        numbers.nonce[0] += LISTENS;
     snprintf(numbers.token, sizeof numbers.token, request->token ? "%016" PRIu64 : "%" PRIu64, request->token);
     snprintf(numbers.total, sizeof numbers.total, "%" PRId64, request->ttl_ms + request->transition_ms);
     snprintf(numbers.transition, sizeof numbers.transition, "%" PRId64, request->transition_ms);

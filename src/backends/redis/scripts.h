@@ -14,6 +14,7 @@ typedef enum redis_script {
     REDIS_READ,
     REDIS_FORCE_RELEASE,
     REDIS_REJOIN,
+    REDIS_WISHED,   /* does anybody wait? */
     REDIS_LIST_ROW, /* this one and those below use the note, too */
     REDIS_WRITE_NOTE,
     REDIS_READ_NOTE,
@@ -30,6 +31,8 @@ typedef struct redis_numbers {
 } redis_numbers;
 
 redis_numbers simba__redis_numbers_of(const simba_request *request);
+/* A nonce as it stands in a grant, see ears.h. 0: it is none. */
+uint64_t simba__redis_nonce_read(const char *text, const char **ret_end);
 
 /* The names of the keys that a script is given, in their order: for put_script, and for whoever plays a client. */
 enum { REDIS_KEYS_MOST = 5, REDIS_KEY_SIZE = SIMBA_MUTEX_BYTES + 32 };

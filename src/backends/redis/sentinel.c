@@ -26,7 +26,7 @@ typedef struct redis_sentinel {
     const char *question[3];
     simba__endpoint master; /* the latest answer */
     simba__endpoint former; /* the master of before, as the listener heard */
-    simba_local outdated;   /* until then whoever names that one has not heard */
+    simba_local outdated;   /* until then a sentinel that names `former` has not heard of the change */
 
     redis_conn listener;
     size_t listens_to;
@@ -205,7 +205,7 @@ static int sentinel_init(redis_nodes *nodes)
     sentinel->listener.listens = true;
     sentinel->listener.login = &options->sentinel_login;
     sentinel->listener.link.at = options->endpoints[sentinel->listens_to];
-    /* Until it is found, messages say what is looked for. */
+    /* Until the master is found, messages name the service. */
     simba__endpoint nowhere = {.port = 1};
     snprintf(nowhere.where, sizeof nowhere.where, "%.100s", options->service);
     redis_node *node = simba__redis_node_new(nodes, &nowhere);

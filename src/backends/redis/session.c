@@ -10,9 +10,11 @@
 #include "util/error.h"
 
 enum {
-    HOPS_MOST = 7,          /* from one server of a cluster to another */
-    UNANSWERED_MOST = 1024, /* errands that may be sent and not answered before others wait */
-    PATIENCE_MS = 1000,     /* with replicas, at most */
+    HOPS_MOST = 7,      /* from one server of a cluster to another */
+    PATIENCE_MS = 1000, /* with replicas, at most */
+    WINDOW_FIRST = 64,  /* errands that may be sent and not answered before others stand in line */
+    WINDOW_MOST = 4096, /* likewise, and for renewals always */
+    LATE_MS = 100,      /* an answer that takes so much longer than the fastest stood in line at the server */
 };
 
 /* --- states ----------------------------------------------------------------------------------------- */
@@ -57,6 +59,7 @@ static unsigned invariant(const redis_session *s)
     SIMBA__ASSERT(!down || (s->unanswered == 0 && !simba__ring_first(&s->held) && s->tick_at.ns == 0));
     SIMBA__ASSERT(!down || (s->confirmation == REDIS_UNASKED && !(s->actions & REDIS_DO_DROP)));
     SIMBA__ASSERT(s->unanswered == 0 || s->tick_at.ns != 0);
+    SIMBA__ASSERT(s->window >= 1 && s->window <= WINDOW_MOST && s->asked <= s->unanswered);
     SIMBA__ASSERT(s->state != REDIS_SESSION_READY || s->loaded == REDIS_SCRIPTS);
     SIMBA__ASSERT(s->state != REDIS_SESSION_LOADING || s->loaded < REDIS_SCRIPTS);
     /* Nothing is held that nobody will ever ask about. */
@@ -72,8 +75,9 @@ static redis_errand *of_place(simba__ring *place)
 void simba__redis_session_init(redis_session *s, const redis_options *options, const simba__endpoint *at,
                                redis_errands *errands)
 {
-    *s = (redis_session){.options = options, .at = at, .errands = errands, .written = &s->sent};
+    *s = (redis_session){.options = options, .at = at, .errands = errands, .written = &s->sent, .window = WINDOW_FIRST};
     simba__ring_init(&s->renewals);
+    simba__ring_init(&s->holders);
     simba__ring_init(&s->waiting);
     simba__ring_init(&s->sent);
     simba__ring_init(&s->held);
@@ -85,9 +89,14 @@ bool simba__redis_session_renews(const redis_session *s)
     return simba__ring_first(&s->renewals) != NULL;
 }
 
+static bool others_wait(const redis_session *s)
+{
+    return simba__ring_first(&s->holders) || simba__ring_first(&s->waiting);
+}
+
 bool simba__redis_session_waits(const redis_session *s)
 {
-    return simba__redis_session_renews(s) || simba__ring_first(&s->waiting);
+    return simba__redis_session_renews(s) || others_wait(s);
 }
 
 /* --- what comes out ----------------------------------------------------------------------------------- */
@@ -146,8 +155,11 @@ static void send(redis_session *s, redis_errand *errand, simba_local now)
     errand->session = s;
     errand->sent_at = now;
     errand->answers = s->answers;
+    if (errand->request)
+        errand->request->asked_at = now;
     simba__redis_errand_move(errand, REDIS_SENT, &s->sent);
     s->unanswered++;
+    s->asked += errand->purpose == REDIS_FOR_REQUEST;
     if (s->tick_at.ns != 0)
         return;
     s->tick_at.ns = now.ns + s->options->timeout_ns;
@@ -174,16 +186,27 @@ redis_errand *simba__redis_session_own(redis_session *s, redis_purpose purpose, 
     return errand;
 }
 
+/* What a holder wants keeps its order: a note is written before the mutex is released. */
+static simba__ring *line_for(redis_session *s, simba_op op)
+{
+    if (op == SIMBA_OP_RENEW)
+        return &s->renewals;
+    return op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE ? &s->holders : &s->waiting;
+}
+
 void simba__redis_session_submit(redis_session *s, redis_errand *errand)
 {
     errand->session = s;
-    simba__redis_errand_move(errand, REDIS_WAITING, errand->request->op == SIMBA_OP_RENEW ? &s->renewals : &s->waiting);
+    errand->answers = s->answers;
+    simba__redis_errand_move(errand, REDIS_WAITING, line_for(s, errand->request->op));
 }
 
 redis_errand *simba__redis_session_withdraw(redis_session *s)
 {
-    simba__ring *renewal = simba__ring_first(&s->renewals);
-    redis_errand *errand = of_place(renewal ? renewal : simba__ring_first(&s->waiting));
+    simba__ring *place = simba__ring_first(&s->renewals);
+    if (!place)
+        place = simba__ring_first(&s->holders);
+    redis_errand *errand = of_place(place ? place : simba__ring_first(&s->waiting));
     if (errand)
         simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
     return errand;
@@ -201,14 +224,30 @@ static bool same_lease(const redis_errand *one, const redis_errand *other)
            one->request->transition_ms == other->request->transition_ms;
 }
 
+/* Until when it is worth asking for it: its deadline is put off while it stands in line. */
+static simba_local worth_until(const simba_request *request)
+{
+    return request->give_up.ns > request->deadline.ns ? request->give_up : request->deadline;
+}
+
+/* Its turn has come. False: too late, so it is over. */
+static bool has_time(redis_session *s, redis_errand *errand, simba_local now)
+{
+    if (worth_until(errand->request).ns > now.ns)
+        return true;
+    blame(s, SIMBA_ETIMEDOUT, "not asked: it stood in line until the time was over");
+    end(s, errand, REDIS_FAIL);
+    return false;
+}
+
 /* Those that can share a script. */
 static void send_batches(redis_session *s, simba_local now)
 {
     redis_errand *first = NULL;
-    for (simba__ring *place = s->renewals.after, *next; place != &s->renewals; place = next) {
+    for (simba__ring *place = s->renewals.after, *next; place != &s->renewals && s->asked < WINDOW_MOST; place = next) {
         redis_errand *errand = of_place(place);
         next = place->after;
-        if (!fits_batch(s, errand))
+        if (!fits_batch(s, errand) || !has_time(s, errand, now))
             continue;
         send(s, errand, now);
         if (!first || first->batch == REDIS_BATCH_MOST || !same_lease(first, errand))
@@ -241,16 +280,27 @@ static bool is_confirmed(const simba_request *request)
     return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
 }
 
+/* From the front of a line, as many as there is room for. Is anything among them that replicas have to have? */
+static bool send_line(redis_session *s, simba__ring *line, size_t window, simba_local now)
+{
+    bool may_grant = false;
+    for (simba__ring *place; s->asked < window && (place = simba__ring_first(line)) != NULL;) {
+        redis_errand *errand = of_place(place);
+        if (!has_time(s, errand, now))
+            continue;
+        may_grant |= is_confirmed(errand->request);
+        send_one(s, errand, now);
+    }
+    return may_grant;
+}
+
 static void send_waiting(redis_session *s, simba_local now)
 {
     bool may_grant = simba__redis_session_renews(s);
     send_batches(s, now);
-    for (simba__ring *place; (place = simba__ring_first(&s->renewals)) != NULL;)
-        send_one(s, of_place(place), now);
-    for (simba__ring *place; s->unanswered < UNANSWERED_MOST && (place = simba__ring_first(&s->waiting)) != NULL;) {
-        may_grant |= is_confirmed(of_place(place)->request);
-        send_one(s, of_place(place), now);
-    }
+    may_grant |= send_line(s, &s->renewals, WINDOW_MOST, now);
+    may_grant |= send_line(s, &s->holders, s->window, now);
+    may_grant |= send_line(s, &s->waiting, s->window, now);
     if (!may_grant || s->options->replicas == 0)
         return;
     if (s->confirmation == REDIS_UNASKED)
@@ -302,16 +352,28 @@ static void take_script(redis_session *s, redis_script script, const redis_answe
 unsigned simba__redis_session_up(redis_session *s, simba_local now)
 {
     begin(s);
+    s->window = WINDOW_FIRST;
+    s->narrowed_at.ns = 0;
+    s->fastest_ns = INT64_MAX;
     load_scripts(s, now); /* it may be another server, or the same one without its memory */
     return invariant(s);
 }
 
 /* --- replicas --------------------------------------------------------------------------------------- */
 
+/* The runtime puts the deadline of a request that stood in line off, and may not have done so yet. */
+static simba_local due_at(const redis_errand *errand)
+{
+    const simba_request *request = errand->request;
+    const simba_local again = {errand->sent_at.ns + request->patience_ns};
+    const simba_local due = again.ns < request->give_up.ns ? again : request->give_up;
+    return due.ns > request->deadline.ns ? due : request->deadline;
+}
+
 /* Half of the time that the request had when it was sent, but not too long. */
 static simba_local end_of_patience(const redis_errand *errand)
 {
-    const int64_t half_ns = (errand->request->deadline.ns - errand->sent_at.ns) / 2;
+    const int64_t half_ns = (due_at(errand).ns - errand->sent_at.ns) / 2;
     const int64_t most_ns = PATIENCE_MS * SIMBA__NS_PER_MS;
     return (simba_local){errand->sent_at.ns + (half_ns < most_ns ? half_ns : most_ns)};
 }
@@ -464,10 +526,33 @@ static redis_errand *take_first(redis_session *s)
 {
     redis_errand *errand = simba__redis_session_first(s);
     s->unanswered--;
+    s->asked -= errand->purpose == REDIS_FOR_REQUEST;
     if (s->written == &errand->place)
         s->written = &s->sent;
     errand->batch = 0;
     return errand;
+}
+
+/* What an answer says about the line at the server. One late answer halves the window, and all that were sent before that say
+ * nothing new. */
+static void adapt_window(redis_session *s, const redis_errand *errand, simba_local now)
+{
+    const int64_t took_ns = now.ns - errand->sent_at.ns;
+    if (took_ns < s->fastest_ns)
+        s->fastest_ns = took_ns;
+    if (took_ns - s->fastest_ns <= LATE_MS * SIMBA__NS_PER_MS) {
+        s->window += others_wait(s) && s->window < WINDOW_MOST;
+    } else if (errand->sent_at.ns >= s->narrowed_at.ns) {
+        s->window -= s->window / 2;
+        s->narrowed_at = now;
+    }
+}
+
+/* Is there a line, and room for a good part of it? */
+static bool has_room(const redis_session *s)
+{
+    return (others_wait(s) && s->asked <= s->window / 2) ||
+           (simba__redis_session_renews(s) && s->asked <= WINDOW_MOST / 2);
 }
 
 unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answer, simba_local now)
@@ -475,6 +560,8 @@ unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answe
     begin(s);
     s->answers++;
     redis_errand *errand = simba__redis_session_first(s) ? take_first(s) : NULL;
+    if (errand && errand->purpose == REDIS_FOR_REQUEST)
+        adapt_window(s, errand, now);
     if (errand && errand->request)
         take_request(s, errand, answer, now);
     else if (errand)
@@ -483,8 +570,8 @@ unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answe
         drop_over(s, answer->text);
     else
         drop(s, SIMBA_EUNAVAILABLE, "an answer that nobody asked for");
-    if (s->unanswered == UNANSWERED_MOST / 2 && simba__ring_first(&s->waiting))
-        s->actions |= REDIS_DO_WAKE; /* there is room for more */
+    if (s->state == REDIS_SESSION_READY && has_room(s))
+        s->actions |= REDIS_DO_WAKE;
     return invariant(s);
 }
 
@@ -496,12 +583,18 @@ static void fail_all(redis_session *s, simba__ring *ring)
         end(s, of_place(place), REDIS_FAIL);
 }
 
+static void fail_lines(redis_session *s)
+{
+    fail_all(s, &s->renewals);
+    fail_all(s, &s->holders);
+    fail_all(s, &s->waiting);
+}
+
 unsigned simba__redis_session_refuse(redis_session *s, const simba_error *why)
 {
     begin(s);
     s->error = *why;
-    fail_all(s, &s->renewals);
-    fail_all(s, &s->waiting);
+    fail_lines(s);
     return invariant(s);
 }
 
@@ -518,8 +611,7 @@ unsigned simba__redis_session_down(redis_session *s, const simba_error *why)
             simba__redis_errand_forget(errand);
         }
     }
-    fail_all(s, &s->renewals);
-    fail_all(s, &s->waiting);
+    fail_lines(s);
     fail_all(s, &s->held);
     move(s, REDIS_SESSION_DOWN);
     move_confirmation(s, REDIS_UNASKED);
@@ -545,6 +637,15 @@ unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simb
         s->actions |= REDIS_DO_SET_TIMER;
     }
     return invariant(s);
+}
+
+bool simba__redis_session_in_line(redis_session *s, redis_errand *errand)
+{
+    const bool moves = errand->answers != s->answers;
+    errand->answers = s->answers;
+    if (errand->stage == REDIS_WAITING)
+        return s->state == REDIS_SESSION_READY;
+    return errand->stage == REDIS_SENT && moves;
 }
 
 unsigned simba__redis_session_tick(redis_session *s, simba_local now)

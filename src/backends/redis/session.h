@@ -12,10 +12,12 @@
  * them is all that is needed to tell whose they are. An errand whose request has run out of time stays in the queue to swallow
  * the late answer.
  *
- * Renewals go first, however many there are, and up to BATCH_MOST of them share a script. Of everything else no more is asked
- * at a time than the server answers in some hundredths of a second, and the rest waits here, in its order. If it stood in line
- * at the server instead, the server would carry out what has long run out of time, while the same is asked again behind it: an
- * overload would feed itself.
+ * No more is asked at a time than the server answers in some hundredths of a second: the window. The rest stands in line here.
+ * If it stood in line at the server instead, the server would carry out what has long run out of time, while the same is asked
+ * again behind it: an overload would feed itself. The window grows while answers come in time and there is a line, and is
+ * halved when one comes late. Renewals go first, have a window of their own, and up to BATCH_MOST of them share a script. Then
+ * comes what a holder wants of its mutex, which frees it for others, and then everything else, each in its order. An errand
+ * whose time is over when its turn comes is not sent.
  *
  * replicas=N: a grant, a renewal or a note counts once N replicas have it. WAIT answers how many replicas have everything that
  * was written on its connection before it. Meanwhile the connection stands still, and with it everybody else's renewals: so a
@@ -81,16 +83,21 @@ typedef struct redis_session {
     const simba__endpoint *at; /* for errors */
     redis_errands *errands;
     simba__ring renewals; /* WAITING, */
+    simba__ring holders;  /* of those, what holders want besides: releases and notes */
     simba__ring waiting;  /* and all others that are */
     simba__ring sent;     /* SENT */
     simba__ring *written; /* the last of them whose command was taken by next_command */
     simba__ring held;     /* HELD */
     simba__ring over;     /* OVER: to be taken by next_outcome */
     size_t unanswered;    /* how many are SENT */
-    uint64_t answers;     /* that came so far, on any connection */
-    simba_local tick_at;  /* when to look for silence; 0: never */
-    unsigned actions;     /* of the last event, a set of the above */
-    simba_error error;    /* of the outcomes that FAIL */
+    size_t asked;         /* of those, for a request and not of our own */
+    size_t window;        /* how many of them there may be before others, except for renewals, stand in line */
+    simba_local narrowed_at;
+    int64_t fastest_ns;  /* the answer that took the least time on this connection */
+    uint64_t answers;    /* that came so far, on any connection */
+    simba_local tick_at; /* when to look for silence; 0: never */
+    unsigned actions;    /* of the last event, a set of the above */
+    simba_error error;   /* of the outcomes that FAIL */
     simba_error dropped;
     bool short_of_replicas; /* something was refused for want of them, and nothing confirmed since */
     unsigned loaded;        /* scripts whose name is known */
@@ -114,6 +121,10 @@ unsigned simba__redis_session_flush(redis_session *s, simba_local now);
 unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answer, simba_local now);
 /* The time of its request is over, or nobody wants it any more. Then it is IN_HAND; or still SENT, to swallow the answer. */
 unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simba_local now);
+/* Its deadline has come. Does it stand in line here, at a connection that is in use? Or at the server, which has answered
+ * others since it was last asked for? If the server falls silent, those that were sent run out of time, and in the end the
+ * connection is given up, with all that stand in line. */
+bool simba__redis_session_in_line(redis_session *s, redis_errand *errand);
 /* It is `tick_at`. */
 unsigned simba__redis_session_tick(redis_session *s, simba_local now);
 

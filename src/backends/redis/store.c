@@ -71,6 +71,8 @@ static void put(redis_commands *commands, const simba_request *request)
     case SIMBA_OP_ACQUIRE: {
         const char *queue = request->queue ? "1" : "0";
         const char *args[] = {request->id, n.nonce, n.total, n.transition, queue, here};
+        if (request->listens)
+            simba__redis_ears_listen(&subs->ears, node_of(commands), request);
         simba__redis_commands_put_script(commands, REDIS_ACQUIRE, mutex, 6, args);
         break;
     }
@@ -83,6 +85,8 @@ static void put(redis_commands *commands, const simba_request *request)
         const char *args[] = {request->id, n.nonce, n.token, here};
         simba__redis_commands_put_script(commands, REDIS_RELEASE, mutex, 4, args);
         simba__redis_subs_left(subs, request);
+        if (request->listens)
+            simba__redis_ears_rest(&subs->ears, request);
         break;
     }
     case SIMBA_OP_FORCE_RELEASE:
@@ -129,6 +133,8 @@ static void answered(redis_commands *commands, const simba_request *request, boo
         simba__redis_subs_left(subs, request);
     else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
         simba__redis_subs_waits(subs, request);
+    if (!holds && request->op == SIMBA_OP_ACQUIRE && request->listens && !request->queue)
+        simba__redis_ears_rest(&subs->ears, request);
     if (holds)
         simba__redis_subs_holds(node_of(commands));
     else if (reply->owner.id[0] && reply->owner.token == 0)
@@ -285,6 +291,15 @@ void simba__redis_store_cancel(void *instance, simba_request *request)
         request->op == SIMBA_OP_LIST ? simba__redis_list_leave(errand) : simba__redis_commands_leave(errand);
     (void)instance;
     simba__redis_errand_fail(errand, SIMBA_ETIMEDOUT, "redis %s: no answer in time", where);
+}
+
+/* A list asks many times, and has its deadline for all of it. */
+bool simba__redis_store_in_line(void *instance, simba_request *request)
+{
+    redis_errand *errand = request->backend_data;
+    (void)instance;
+    return request->op != SIMBA_OP_LIST && errand->stage != REDIS_IN_HAND &&
+           simba__redis_session_in_line(errand->session, errand);
 }
 
 void simba__redis_store_flush(void *instance)

@@ -108,11 +108,19 @@ static void drop(redis_subs *self, redis_watch *watch)
 
 /* --- doing ------------------------------------------------------------------------------------------ */
 
+/* `command`: SUBSCRIBE or UNSUBSCRIBE. In a cluster messages of this version come by shard; those of JVM contenders and of
+ * earlier versions do not. */
 static void put_channel(const char *command, const redis_watch *watch, const char *suffix, const char *id)
 {
     char channel[CHANNEL_SIZE];
+    char by_shard[16];
+    simba__buffer *out = &watch->node->pushes.link.out;
     snprintf(channel, sizeof channel, "simba:{%s}%s%s", watch->mutex, suffix, id);
-    simba__redis_put(&watch->node->pushes.link.out, 2, (const char *const[]){command, channel});
+    simba__redis_put(out, 2, (const char *const[]){command, channel});
+    if (watch->node->all->conns.options->kind != REDIS_CLUSTER || watch->node->has_no_shards)
+        return;
+    snprintf(by_shard, sizeof by_shard, "S%s", command);
+    simba__redis_put(out, 2, (const char *const[]){by_shard, channel});
 }
 
 static void put_news(const char *command, const redis_watch *watch)
@@ -232,10 +240,10 @@ static void hear_grant(redis_subs *self, redis_watch *watch, const char *text)
 static void hear_revocation(redis_subs *self, const char *text)
 {
     const char *rest = behind(self, text, "revoked");
-    char *end;
+    const char *end;
     if (!rest || *rest != ' ' || rest[1] < '0' || rest[1] > '9')
         return;
-    const uint64_t nonce = strtoull(rest + 1, &end, 10);
+    const uint64_t nonce = simba__redis_nonce_read(rest + 1, &end);
     const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     if (*end == ' ' && strlen(end + 1) <= SIMBA_MUTEX_BYTES)
         self->host->push_to(self->host, end + 1, nonce, &push);
@@ -268,6 +276,7 @@ static void hear(redis_subs *self, const char *channel, const char *text)
     const char *name = channel + sizeof prefix - 1;
     const size_t length = strlen(name);
     redis_watch *watch;
+    simba__redis_ears_heard(&self->ears, channel, text);
     for (const char *at = strstr(name, "}@@"); at; at = strstr(at + 1, "}@@")) {
         watch = find_named(self, name, (size_t)(at - name));
         if (watch && at[3] == '\0')
@@ -299,16 +308,65 @@ static bool is_text(const redisReply *reply)
     return reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
 }
 
+/* The map is out of date. When the new one has come, what has moved is listened for where it is. */
+static void look_for_slots(redis_node *node)
+{
+    if (node->all->topology->lost)
+        node->all->topology->lost(node);
+}
+
+/* A server before 7.0 does not know sharded pub/sub, and a user may not be allowed to use it: then whoever publishes falls back
+ * on what all of them know. */
+static void on_error(redis_conn *conn, const char *text)
+{
+    redis_node *node = conn->owner;
+    const bool cluster = conn->options->kind == REDIS_CLUSTER;
+    if (cluster && (strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "CLUSTERDOWN", 11) == 0))
+        look_for_slots(node);
+    else if (cluster && (strncmp(text, "ERR unknown command", 19) == 0 || strstr(text, "'ssubscribe'")))
+        node->has_no_shards = true;
+    else
+        simba__redis_conn_refused(conn, text);
+}
+
+/* A server that gives a slot away ends the subscriptions to its channels; so do we when nobody listens any more. */
+static void on_unsubscribed(redis_node *node, const char *channel)
+{
+    static const char prefix[] = "simba:{";
+    redis_subs *self = node->all->subs;
+    if (strncmp(channel, prefix, sizeof prefix - 1) != 0)
+        return;
+    const char *name = channel + sizeof prefix - 1;
+    for (const char *at = strchr(name, '}'); at; at = strchr(at + 1, '}')) {
+        const redis_watch *watch = find_named(self, name, (size_t)(at - name));
+        if (watch && watch->node == node && watch->waiters.hearing != REDIS_DEAF) {
+            look_for_slots(node);
+            return;
+        }
+    }
+}
+
+static bool is_message(const char *kind)
+{
+    return strcmp(kind, "message") == 0 || strcmp(kind, "smessage") == 0;
+}
+
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_node *node = conn->owner;
     redis_subs *self = node->all->subs;
     if (reply->type == REDIS_REPLY_ERROR) {
-        simba__redis_conn_refused(conn, reply->str);
+        on_error(conn, reply->str);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
+               is_text(reply->element[1]) && strcmp(reply->element[0]->str, "sunsubscribe") == 0) {
+        on_unsubscribed(node, reply->element[1]->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
                is_text(reply->element[1]) && is_text(reply->element[2])) {
-        if (strcmp(reply->element[0]->str, "message") == 0)
+        if (is_message(reply->element[0]->str))
             hear(self, reply->element[1]->str, reply->element[2]->str);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
+               is_text(reply->element[1]) && strcmp(reply->element[0]->str, "subscribe") == 0) {
+        simba__redis_ears_confirmed(&self->ears, reply->element[1]->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_text(reply->element[1])) {
         hear_pong(node, reply->element[1]->str);
     } else if (is_text(reply)) {
@@ -329,13 +387,16 @@ static void each(const redis_node *node, unsigned (*event)(redis_waiters *w))
 
 static void on_up(redis_conn *conn)
 {
+    ((redis_node *)conn->owner)->has_no_shards = false; /* as far as we know */
     simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", revocations});
     each(conn->owner, simba__redis_waiters_up);
+    simba__redis_ears_up(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
 }
 
 static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
+    simba__redis_ears_down(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
     /* One that is gone comes back, and those who ask are told. A refusal is for somebody to look at. */
     const bool away = simba__is_transient(conn->link.error.code);
     if (conn->link.failures == 1)
@@ -438,6 +499,7 @@ int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
     self->host = nodes->conns.links.host;
+    simba__redis_ears_init(&self->ears, nodes);
     simba__ring_init(&self->idle);
     simba__ring_init(&self->looks);
     simba__ring_init(&self->due);
@@ -465,6 +527,7 @@ void simba__redis_subs_moved(redis_subs *self)
         if (watch->topic)
             listen_for(self, watch);
     }
+    simba__redis_ears_moved(&self->ears);
     send_soon(self);
 }
 
@@ -510,4 +573,5 @@ void simba__redis_subs_fini(redis_subs *self)
         drop(self, watch);
     }
     simba__table_fini(&self->watches);
+    simba__redis_ears_fini(&self->ears);
 }

@@ -3,6 +3,7 @@
 #ifndef SIMBA_BACKENDS_REDIS_SUBS_H
 #define SIMBA_BACKENDS_REDIS_SUBS_H
 
+#include "backends/redis/ears.h"
 #include "backends/redis/node.h"
 #include "util/ring.h"
 #include "util/table.h"
@@ -10,18 +11,19 @@
 typedef struct redis_subs {
     simba_host *host;
     redis_nodes *nodes;
-    simba__table watches; /* by mutex: what is listened for, or waited for by somebody */
-    simba__ring idle;     /* those that nobody watches; those that may be forgotten first come first */
-    simba__ring looks;    /* those that are to be looked at, at a time of their own */
-    simba__ring due;      /* those that are told when the turn ends */
+    simba__table watches; /* by mutex: the channels that we listen to, and the mutexes that somebody waits for */
+    simba__ring idle;     /* watches that nobody needs; the first to be forgotten comes first */
+    simba__ring looks;    /* watches with a time at which to look at the mutex */
+    simba__ring due;      /* watches to tell of when the turn ends */
     simba_timer chores;
+    redis_ears ears;
 } redis_subs;
 
 extern const redis_conn_events simba__redis_subs_events;
 int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes);
 int simba__redis_subs_watch(redis_subs *self, simba_topic *topic);
 void simba__redis_subs_unwatch(redis_subs *self, simba_topic *topic);
-/* What the answers to requests say about who waits here for what. */
+/* Take in what the answer to a request says about the waiters here. */
 void simba__redis_subs_waits(redis_subs *self, const simba_request *request);
 void simba__redis_subs_left(redis_subs *self, const simba_request *request);
 /* Somebody here holds a mutex of this node: listen, should it be forced away. */

@@ -21,9 +21,9 @@
 #include "util/mem.h"
 
 enum {
-    GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for whom they invited */
+    GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for the invited waiter */
     GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
-    LOOK_MS = 250,      /* between looks at a foreign grant; more for those that come later in the queue */
+    LOOK_MS = 250,      /* between looks at a foreign grant; more for waiters later in the queue */
     LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
     GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
 };
@@ -67,7 +67,7 @@ static void set_echo(redis_waiters *w, redis_echo to)
     w->echo = to;
 }
 
-/* What holds between any two events. Returns the actions, so that every event can end with it. */
+/* Checks the invariant, which holds between any two events. Returns the actions, so that every event can end with it. */
 static unsigned invariant(const redis_waiters *w, unsigned actions)
 {
     SIMBA__ASSERT(w->hearing != REDIS_DEAF || w->interest != REDIS_MISSED);
@@ -84,7 +84,7 @@ static simba_local later(simba_local at, int64_t ms)
     return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
 }
 
-/* Whoever watches is told; if nobody does, it is missed, unless nothing was to be heard. */
+/* Tell the watchers; if there are none, note that they missed it, unless there was nothing to hear. */
 static unsigned tell(redis_waiters *w, unsigned action)
 {
     if (simba__redis_waiters_watched(w))
@@ -161,7 +161,7 @@ unsigned simba__redis_waiters_observed(redis_waiters *w)
 
 /* --- who waits -------------------------------------------------------------------------------------- */
 
-/* Whom to find: of this id, `here` or not, and of this nonce, if that matters. */
+/* The party to find: of this id, `here` or not, and of this nonce, if that matters. */
 typedef struct sought {
     const char *id;
     bool here;
@@ -261,7 +261,7 @@ unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t
 {
     const int64_t ms = LOOK_MS * (place > 0 ? place : 1);
     const simba_local at = later(now, ms);
-    /* Whoever waits asks at the end of the lease anyway. */
+    /* A waiter asks at the end of the lease anyway. */
     if (simba__redis_waiters_watched(w) && left_ms > ms && (!w->will_look || at.ns < w->look_at.ns))
         look_at(w, at);
     return invariant(w, 0);
@@ -305,7 +305,7 @@ redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from)
     return NULL;
 }
 
-/* What happens meanwhile is missed, and made up for when the next subscription is confirmed. */
+/* The client misses events meanwhile, and makes up for them when the next subscription is confirmed. */
 unsigned simba__redis_waiters_down(redis_waiters *w)
 {
     set_hearing(w, REDIS_DEAF);
@@ -339,7 +339,7 @@ unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id)
     return invariant(w, tell(w, REDIS_TELL_RELEASED));
 }
 
-/* Whoever of ours it is that stands by, and however often the mutex changes hands meanwhile: in a moment one of us asks. */
+/* Whichever of our waiters stands by, and however often the mutex changes hands meanwhile: in a moment one of them asks. */
 unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance)
 {
     look_at(w, later(now, GRACE_MS + (int64_t)(chance % GRACE_MORE_MS)));

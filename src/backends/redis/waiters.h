@@ -7,7 +7,7 @@
 
 #include "util/table.h"
 
-/* What the server knows of our interest. */
+/* The state of our subscription at the server. */
 typedef enum redis_hearing {
     REDIS_DEAF,  /* nothing is subscribed */
     REDIS_ASKED, /* SUBSCRIBE was sent, and may not be in force */
@@ -15,12 +15,12 @@ typedef enum redis_hearing {
     REDIS_HEARINGS,
 } redis_hearing;
 
-/* What the runtime knows of what was heard. */
+/* Which of the messages the runtime knows of. */
 typedef enum redis_interest {
     REDIS_IDLE,    /* nobody watches; the subscription is kept for a moment, should somebody again */
     REDIS_MISSED,  /* likewise, and something was heard that nobody was told */
     REDIS_WATCHED, /* whatever is heard is told */
-    REDIS_DUE,     /* likewise, and what was missed is told when the turn ends */
+    REDIS_DUE,     /* likewise, and the runtime hears of it when the turn ends */
     REDIS_INTERESTS,
 } redis_interest;
 
@@ -31,23 +31,23 @@ enum {
     REDIS_SUBSCRIBE_ID = 4,    /* to the invitation of the contender that the event was about */
     REDIS_UNSUBSCRIBE = 8,     /* from everything */
     REDIS_UNSUBSCRIBE_ID = 16, /* from that contender's invitation */
-    REDIS_QUEUE_UP = 32,       /* put those whose channel is CONFIRMED back into the queue, should they not be there */
+    REDIS_QUEUE_UP = 32,       /* put waiters whose channel is CONFIRMED back into the queue, if they are not there */
     REDIS_TELL_CHANGED = 64,
     REDIS_TELL_RELEASED = 128,
     REDIS_TELL_ID = 256, /* CHANGED, to the contender that the event was about alone */
     REDIS_TELL_NOTED = 512,
-    REDIS_CONFIRM = 1024, /* have what was subscribed confirmed, by an echo */
+    REDIS_CONFIRM = 1024, /* have the subscriptions confirmed, by an echo */
 };
 
 /* What is known of the channel of a contender. One echo is under way at a time, however many begin to wait meanwhile. */
 typedef enum redis_channel {
     REDIS_CHANNEL_NEW,       /* subscribed, and the next echo will say that this is in force */
     REDIS_CHANNEL_ASKED,     /* the echo that is under way will */
-    REDIS_CHANNEL_CONFIRMED, /* in force: whoever was taken for dead before that goes back into the queue */
+    REDIS_CHANNEL_CONFIRMED, /* in force: a waiter that was taken for dead before goes back into the queue */
     REDIS_CHANNEL_HEARD,     /* and that was done */
 } redis_channel;
 
-/* By an echo the server says that what was subscribed before is in force. */
+/* By an echo the server says that the subscriptions before it are in force. */
 typedef enum redis_echo {
     REDIS_ECHO_NONE,  /* is wanted */
     REDIS_ECHO_DUE,   /* one is under way, */
@@ -96,22 +96,22 @@ unsigned simba__redis_waiters_observed(redis_waiters *w);
 unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t nonce);
 /* It does so no more: it was granted the mutex, or it gives up. */
 unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t nonce, bool granted);
-/* Of those that wait here, the one that was invited; "": none. */
+/* The waiter here that was invited; "": none. */
 const char *simba__redis_waiters_invited(const redis_waiters *w);
 /* The owner is a JVM contender, which may tell nobody of its release: look before its lease ends in `left_ms`, the later the
  * more wait in front. */
 unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t left_ms, int64_t place);
 
-/* The connection is up; what was subscribed is in force; it is down; the mutex has moved to another server. */
+/* The connection is up; the subscriptions are in force; it is down; the mutex has moved to another server. */
 unsigned simba__redis_waiters_up(redis_waiters *w);
 unsigned simba__redis_waiters_confirmed(redis_waiters *w);
-/* QUEUE_UP: the next of those that are to be put back into the queue, beginning with `from`: the first of
- * all, or the next of the one before. NULL: that was all. */
+/* QUEUE_UP: the next waiter to put back into the queue, beginning with `from`: the first of all, or the one after the last.
+ * NULL: that was all. */
 redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from);
 unsigned simba__redis_waiters_down(redis_waiters *w);
 unsigned simba__redis_waiters_moved(redis_waiters *w);
 
-/* What is heard: a grant or a release; that this contender is invited; that one of ours comes next. */
+/* A message was heard: a grant or a release; that this contender is invited; that one of ours comes next. */
 unsigned simba__redis_waiters_news(redis_waiters *w);
 /* The note is another one. */
 unsigned simba__redis_waiters_noted(redis_waiters *w);

@@ -260,7 +260,7 @@ static void fit_rows(simba__sql_batch *batch)
         batch->rows_max /= 2;
 }
 
-/* What has become of the connection. */
+/* Note the state of the connection after a step. */
 static void take_outcome(simba__sql_batch *batch, bool failed)
 {
     switch (batch->step.action) {

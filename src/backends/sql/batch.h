@@ -35,8 +35,8 @@ struct simba__sql_found {
 };
 
 typedef struct simba__sql_item {
-    simba_request ask;                /* a copy with strings of its own; the decider fills in the reply */
-    simba_request *request;           /* whom to answer; NULL: nobody, or nobody any more. In turns only */
+    simba_request ask;      /* a copy with strings of its own; the decider fills in the reply */
+    simba_request *request; /* the request to answer; NULL: there is none, or it was cancelled. In turns only */
     struct simba__sql_polled *polled; /* a poll of this mutex. In turns only */
     uint64_t floor;                   /* a new token is greater */
     bool held_here;   /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
@@ -107,7 +107,7 @@ typedef struct simba__sql_step {
 void simba__sql_step_clear_rows(const simba__sql_step *step, int64_t now_ms);
 simba__sql_row *simba__sql_step_find_row(const simba__sql_step *step, const char *mutex);
 
-/* What READY found out about the table. */
+/* The properties of the table that READY found. */
 typedef struct simba__sql_table {
     bool has_notes;         /* it has the columns of notes */
     bool has_nonce;         /* a grant whose answer was lost is known again */
@@ -147,7 +147,7 @@ struct simba__sql_batch {
     char *texts; /* strings of the items */
     size_t texts_size, texts_capacity;
 
-    simba__sql_item **order; /* those that have a row, by name, then as they came */
+    simba__sql_item **order; /* the items that have a row, by name, then as they came */
     simba__sql_row *rows;    /* one for each name */
     size_t *firsts;          /* of each row, the first in `order`; and one more for the end */
     size_t row_count;

@@ -34,7 +34,7 @@ static void answer_refused(const simba__sql_batch *batch, const simba__sql_row *
     } else if (!simba__sql_row_apply(&tried, &item->ask, item->floor)) {
         fail_used_up(batch, row);
     } else if (tried.changed) {
-        put_off(item, true); /* by what the row says it could have been done: it has just changed */
+        put_off(item, true); /* the row says that the request could have been carried out: it has just changed */
     } else {
         item->ask.reply.place = row->place;
     }

@@ -1,4 +1,4 @@
-/* What an EXAMINE has to say about a server, one finding after the other. */
+/* The findings of an EXAMINE about a server, one after the other. */
 #ifndef SIMBA_BACKENDS_SQL_FINDINGS_H
 #define SIMBA_BACKENDS_SQL_FINDINGS_H
 

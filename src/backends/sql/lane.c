@@ -100,7 +100,7 @@ void simba__sql_carried_out(simba__sql_lane *lane, int rc, const simba__sql_fail
     if (rc < 0)
         lane->why = *why;
     if (lane->stage == SIMBA__SQL_LANE_CALLS)
-        lane->stage = SIMBA__SQL_LANE_CALLED; /* whoever calls the dialect goes on */
+        lane->stage = SIMBA__SQL_LANE_CALLED; /* the caller of the dialect goes on */
     else
         go_on(lane);
 }

@@ -16,7 +16,7 @@
 
 typedef struct simba__sql_lane simba__sql_lane;
 
-/* What a server and its client library bring. `conn` is one of the connections that simba__sql_init was given.
+/* The functions of a server and its client library. `conn` is one of the connections that simba__sql_init was given.
  *
  * A READY that succeeds has filled in *table; after one that fails there is no connection. A row that is read is filled in
  * by simba__sql_row_clear and, if it is there, simba__sql_row_decode. */
@@ -35,9 +35,9 @@ typedef struct simba__sql_dialect {
      * table stay put until then. PAUSE is never started. */
     void (*start)(void *conn, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table);
 
-    /* End what the connection waits for, so that the step under way fails soon.
-     * Blocking: on any thread; the next steps fail as well, until `resume`.
-     * Event-driven: in a turn; simba__sql_carried_out may be called before this returns. The next step is a CLOSE. */
+    /* Interrupt the connection, so that the step under way fails soon. Blocking: on any thread; the next steps fail as well,
+     * until `resume`. Event-driven: in a turn; simba__sql_carried_out may be called before this returns. The next step is a
+     * CLOSE. */
     void (*interrupt)(void *conn);
     /* Like `interrupt`, but it leaves a connection alone that is being opened in time: otherwise the next batch
      * would have to begin anew, and would never get a connection if that takes longer than a request may. False: it

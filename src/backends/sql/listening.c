@@ -114,7 +114,8 @@ bool simba__sql_listening_may_wait(const simba__sql_listening *listening)
     return listening->deaf_tests == 0;
 }
 
-/* Those who were refused while nothing was heard are in no line, and will not be polled for much longer. */
+/* Contenders that were refused while the store heard nothing are in no line, and the store will not poll for them much
+ * longer. */
 static void pass_test(simba__sql_listening *listening)
 {
     const bool was_deaf = listening->deaf_tests > 0;

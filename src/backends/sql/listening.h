@@ -36,7 +36,7 @@ struct simba__sql_listening {
     simba_host *host;
     simba__sql_hearing hearing;
     bool is_closing;
-    bool has_heard;         /* this connection has, so it is no pooler that swallows what comes */
+    bool has_heard;         /* this connection has, so no pooler swallows its notifications */
     unsigned failures;      /* in a row */
     unsigned deaf_tests;    /* in a row: tests that did not come to a connection that has heard nothing yet */
     simba_local not_before; /* ASLEEP: when it may be opened again */

@@ -73,7 +73,7 @@ simba_local simba__sql_polling_due(const simba__sql_polling *polling)
     return due;
 }
 
-/* What would be due before long comes along. */
+/* Rows that will be due before long come along. */
 static bool is_due(const simba__sql_polling *polling, unsigned rung, simba_local now)
 {
     return polling->rungs[rung] && polling->due[rung].ns <= now.ns + rung_ns[rung] / 2;
@@ -189,7 +189,7 @@ uint64_t simba__sql_polling_begin(simba__sql_polling *polling)
     return ++polling->clock;
 }
 
-/* The same grant, but longer: who waits for its end need not come and ask. */
+/* The same grant, but longer: a contender that waits for its end need not ask. */
 static bool is_renewal(const simba__sql_polled *polled, const simba_reply *reply, uint64_t version)
 {
     /* A JVM contender's renewal is a new version, and has no token. */

@@ -41,7 +41,7 @@ struct simba__sql_polled {
     struct simba__sql_item *poll; /* the caller's: the poll that is under way */
     unsigned rung, polls, lost;
     bool is_observed; /* the server tells of releases alone, so this one stays on the ladder */
-    bool told;        /* what follows has been told */
+    bool told;        /* the members below were told */
     bool is_free;
     uint64_t version;
     uint64_t owner_hash;

@@ -21,7 +21,7 @@ static bool decide(simba__sql_batch *batch)
         if (simba__sql_item_has_row(item))
             continue;
         if (batch->link == SIMBA__SQL_DOWN) {
-            item->put_off = true; /* those before have lost it */
+            item->put_off = true; /* the requests before it have lost the connection */
             continue;
         }
         if (item->ask.op == SIMBA_OP_EXAMINE || item->ask.op == SIMBA_OP_PREPARE)

@@ -20,7 +20,7 @@ const char *simba__sql_columns_clock_flaw(const simba__sql_columns *c)
     return is_number && c->now_ms >= 0 && c->now_ms <= TIME_MAX_MS ? NULL : "the server's clock is out of range";
 }
 
-/* What is wrong with a row that was read; NULL: nothing. */
+/* The flaw of a row that was read; NULL: it has none. */
 static const char *flaw_of(const simba__sql_columns *c)
 {
     static const char *const null[SIMBA__SQL_SHARED_COLUMNS] = {"mutex is null",    "acquired_at is null",
@@ -187,7 +187,7 @@ static void number_change(simba__sql_row *row, uint64_t token_before)
 {
     const bool ended = row->row.owner.id[0] == '\0';
     if (ended)
-        row->row.token++; /* as the JVM does: whoever looks sees that something has changed */
+        row->row.token++; /* as the JVM does: a reader sees that something has changed */
     if (ended || row->row.token != token_before)
         row->version = row->row.token;
     row->nonce_known = !ended;

@@ -22,7 +22,7 @@ enum {
     SIMBA__SQL_TRANSITION_AT,
     SIMBA__SQL_OWNER_ID,
     SIMBA__SQL_VERSION,
-    SIMBA__SQL_SHARED_COLUMNS, /* those before have to be there */
+    SIMBA__SQL_SHARED_COLUMNS, /* the columns before this have to be there */
     SIMBA__SQL_NONCE = SIMBA__SQL_SHARED_COLUMNS,
     SIMBA__SQL_NONCE_VERSION,
     SIMBA__SQL_REVOKED_VERSION,
@@ -41,7 +41,7 @@ typedef struct simba__sql_columns {
     char mutex[1024];
     char owner_id[1024];
     char note[SIMBA_NOTE_MAX];
-    unsigned long mutex_length, owner_length, note_length; /* as stored; what does not fit above is cut */
+    unsigned long mutex_length, owner_length, note_length; /* as stored; longer texts are cut above */
     int64_t acquired_at, ttl_at, transition_at, now_ms, note_written_at;
     uint64_t version, nonce, nonce_version, revoked_version, note_token, note_number, forgotten_version, extra;
     char is_null[SIMBA__SQL_COLUMNS];
@@ -58,7 +58,7 @@ typedef enum simba__sql_deed {
 typedef struct simba__sql_row {
     const char *mutex;
     struct simba__sql_item *item; /* DECIDE: the request about it */
-    simba__sql_deed deed;         /* DECIDE: what became of it */
+    simba__sql_deed deed;         /* DECIDE: the outcome */
     int64_t place;                /* DECIDE: in the line, see simba_reply; 0: not known */
     bool found;
     bool is_forgotten; /* the row is there for the sake of its version alone */
@@ -88,7 +88,7 @@ void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
 /* Fill in one of the columns from its text, as servers send it; NULL is null. The text of a number ends with a NUL. */
 void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
-/* Fill in one of those that are numbers, from an uint64_t, or from an int64_t in its bits. */
+/* Fill in a column that is a number, from an uint64_t, or from an int64_t in its bits. */
 void simba__sql_columns_set_number(simba__sql_columns *columns, int column, uint64_t number, bool is_unsigned);
 /* The name in the columns, as a string, terminated even if it was cut. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);

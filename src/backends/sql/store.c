@@ -65,7 +65,7 @@ static void on_patience(simba_timer *timer, simba_local now)
         self->host->timer_set(self->host, timer, (simba_local){next_ns});
 }
 
-/* The timer is never put off, only forward: what is left is found when it fires. */
+/* The timer is never put off, only brought forward: when it fires, the store finds what is left to do. */
 static void arm_patience(simba__sql_store *self, simba_local at)
 {
     if (self->patience.index == 0 || at.ns < self->patience.at.ns)
@@ -170,7 +170,7 @@ static bool is_about_notes(const simba_request *request)
     return request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_FORGET;
 }
 
-/* The kind of batch that a request in the queue of those that write belongs to. */
+/* The kind of batch that a request in the queue of writes belongs to. */
 static simba__sql_kind kind_of(const simba__sql_store *self, const simba_request *request)
 {
     return simba__sql_recall_is_locked(&self->recall, request->mutex) ? SIMBA__SQL_KIND_LOCKED
@@ -188,7 +188,7 @@ static bool fits(const simba__sql_batch *batch, simba__sql_kind kind, const simb
     return strcmp(request->mutex, first->mutex) == 0 && is_about_notes(request) == is_about_notes(first);
 }
 
-/* What is another kind of batch's stays in the queue, and so does what another lane is at work on. */
+/* Requests of another kind stay in the queue, and so do requests about a mutex that another lane works on. */
 static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__queue *q, simba_local now)
 {
     simba__sql_recall *recall = &lane->self->recall;
@@ -229,7 +229,7 @@ static bool poll_is_due(const simba__sql_store *self, simba_local now)
     return !self->polls && simba__sql_polling_due(&self->polling).ns <= now.ns;
 }
 
-/* Begin a batch of what waits, if there is a lane for it. */
+/* Begin a batch of waiting requests, if there is a lane for it. */
 static bool start_batch(simba__sql_store *self, simba__sql_kind kind, simba_local now)
 {
     const bool reads = kind == SIMBA__SQL_KIND_READS;
@@ -279,7 +279,7 @@ static bool start_any(simba__sql_store *self, simba_local now)
     return false;
 }
 
-/* Begin what waits, as far as there are idle lanes; the kinds take turns. */
+/* Begin batches of waiting requests, as far as there are idle lanes; the kinds take turns. */
 void simba__sql_flush(void *instance)
 {
     simba__sql_store *self = instance;
@@ -377,7 +377,7 @@ static int tell_one(simba__sql_store *self, simba_request *request, const simba_
                                         : self->host->found(self->host, request, &finding);
 }
 
-/* What a LIST, an EXAMINE or a READ_NOTE found, before it completes. */
+/* Pass on the results of a LIST, an EXAMINE or a READ_NOTE, before it completes. */
 static int tell_found(simba__sql_store *self, simba_request *request, const simba__sql_item *item)
 {
     int rc = 0;

@@ -59,14 +59,14 @@ struct simba__sql_store {
     simba__queue writes, reads;
     simba__queue busy;      /* requests to write whose rows somebody else is at work on */
     unsigned busy_tries;    /* how often they were taken up, since there were none for a while */
-    simba__sql_kind latest; /* what was begun last, or LOCKED: a row was found locked since */
+    simba__sql_kind latest; /* the kind that was begun last, or LOCKED: a row was found locked since */
     bool polls;             /* a poll is under way */
     simba__sql_life life;
     simba__sql_recall recall;
     simba__sql_polling polling;
     simba_timer patience; /* with lanes: when to give up polls, and when to cut a connection */
     simba_timer poll;
-    simba_timer again; /* when to take up those that are busy */
+    simba_timer again; /* when to take up requests whose rows were busy */
 };
 
 /* `conns`: one for each lane; they stay the caller's. SIMBA_ENOMEM; even then, call `fini`. */

@@ -9,7 +9,7 @@
 
 enum { DEADLOCKS_MAX = 5 };
 
-/* What comes next. */
+/* The next step. */
 typedef enum next {
     STEP,   /* batch->step is to be carried out */
     DECIDE, /* how to begin with the rows from batch->from to batch->to */
@@ -20,7 +20,7 @@ typedef enum next {
 /* Which rows are under work. */
 typedef enum pass {
     ALL,     /* in one transaction */
-    FREE,    /* those that nobody else has locked, in one transaction */
+    FREE,    /* the rows that nobody else has locked, in one transaction */
     SKIPPED, /* after FREE: the others, one by one */
     SINGLES, /* each by itself */
 } pass;
@@ -60,7 +60,7 @@ static void put_off(const simba__sql_batch *batch)
         (*at)->put_off = !(*at)->is_refused;
 }
 
-/* Is there somebody left who waits for them? */
+/* Does any request still wait for them? */
 static bool is_wanted(const simba__sql_batch *batch, simba_local now, bool is_over)
 {
     for (simba__sql_item **at = items_begin(batch); !is_over && at < items_end(batch); at++)
@@ -77,7 +77,7 @@ static unsigned characters(const char *text)
     return n;
 }
 
-/* What the columns have no room for is not sent: it might come back as something else. */
+/* A value that the columns have no room for is not sent: it might come back as something else. */
 static void refuse_oversized(const simba__sql_batch *batch)
 {
     const simba__sql_table *table = &batch->table;

@@ -223,6 +223,8 @@ static void sqlite_submit(void *instance, simba_request *request)
         examine(self, request);
         return;
     }
+    if (request->listens)
+        hang_bell(self); /* before it can be rung */
     append(self, request);
 }
 
@@ -286,6 +288,8 @@ static void complete_list(sqlite_store *self, const simba__sqlite_batch_item *it
 static void look(void *user, simba__sqlite_watched *watched);
 static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item);
 static void wait_in_reserve(sqlite_store *self);
+static bool hang_bell(sqlite_store *self);
+static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item);
 
 static void looked(sqlite_store *self, simba__sqlite_probe *probe)
 {
@@ -341,8 +345,9 @@ static void answer_batch(sqlite_store *self)
     for (size_t i = 0; i < self->batch.count; i++) {
         simba__sqlite_batch_item *item = &self->batch.items[i];
         if (item->effect.code == 0) {
-            simba__sqlite_held_note(&self->held, &item->effect, &item->ask);
+            simba__sqlite_held_note(&self->held, self->batch.notify, &item->effect, &item->ask);
             line_up_again(self, item);
+            wish_for(self, item);
         }
         complete(self, item);
     }
@@ -413,6 +418,8 @@ static void on_bell(simba_io *bell, unsigned events)
         simba__sqlite_held_scan(&self->held, self->batch.notify);
     if (rings & SIMBA__SQLITE_RING_IN_RESERVE)
         wait_in_reserve(self);
+    if (rings & SIMBA__SQLITE_RING_WANTED)
+        simba__sqlite_held_wanted(&self->held, self->batch.notify);
 }
 
 /* Whoever has no bell does not listen, either. */
@@ -485,6 +492,58 @@ static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *it
         return;
     watched->since_ms = now_ms(self);
     say_place(self, simba__sqlite_line_number(watched->hash));
+}
+
+/* --- wishes: telling a holder that listens ------------------------------------------------------------ */
+
+typedef struct wish {
+    const simba__sqlite_notify *notify;
+    size_t slot;
+} wish;
+
+static void forget_holder(void *user, unsigned bell)
+{
+    const wish *w = user;
+    (void)bell;
+    simba__sqlite_notify_say_holder(w->notify, w->slot, -1);
+}
+
+/* Somebody here waits for the mutex. If its holder listens, tell it so. */
+static void make_wish(sqlite_store *self, uint64_t hash)
+{
+    wish w = {self->batch.notify, simba__sqlite_notify_slot(hash)};
+    const int holder = simba__sqlite_notify_holder(w.notify, w.slot);
+    if (holder < 0)
+        return;
+    simba__sqlite_notify_say_wish(w.notify, w.slot, self->host->random(self->host));
+    if (holder == w.notify->bell.number) {
+        simba__sqlite_held_wanted(&self->held, w.notify);
+        return;
+    }
+    const int folder = simba__sqlite_bell_folder(w.notify->bells);
+    if (folder < 0)
+        return;
+    (void)simba__sqlite_bell_ring(folder, (unsigned)holder, SIMBA__SQLITE_RING_WANTED, forget_holder, &w);
+    close(folder);
+}
+
+/* A contender was refused and will wait, or we have looked at what somebody here waits for. */
+static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item)
+{
+    const simba_request *ask = &item->ask;
+    const bool refused = ask->op == SIMBA_OP_ACQUIRE && ask->queue && ask->reply.outcome == SIMBA_NOT_MINE;
+    const bool looked = item->probe && item->probe->watched && item->probe->watched->waits;
+    if ((refused || looked) && ask->reply.owner.id[0] != '\0')
+        make_wish(self, item->effect.hash);
+}
+
+/* A wish may have been lost. */
+static void wish_again(sqlite_store *self)
+{
+    for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++)
+        for (const simba__sqlite_watched *w = self->news.watched[slot]; w; w = w->next)
+            if (w->waits)
+                make_wish(self, w->hash);
 }
 
 static void begin_listening(sqlite_store *self)
@@ -570,6 +629,7 @@ static void on_tick(simba_timer *timer, simba_local now)
     const bool hangs = hang_bell(self);
     simba__sqlite_notify_listen(self->batch.notify);
     say_all(self);
+    wish_again(self);
     simba__sqlite_news_step_in(&self->news, self->batch.notify);
     scan(self);
     if (!simba__sqlite_notify_is_current(self->batch.notify)) {
@@ -592,6 +652,7 @@ static int sqlite_watch(void *instance, simba_topic *topic)
         say_all(self);
     else
         say_place(self, simba__sqlite_line_number(watched->hash));
+    watched->waits = !topic->every; /* the look makes a wish, if the owner is another one by now */
     look(self, watched);
     return 0;
 }
@@ -707,7 +768,7 @@ const simba_backend simba__backend_sqlite = {
     .keys = keys,
     .instance_size = sizeof(sqlite_store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY |
-            SIMBA_CAP_NOTE,
+            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,

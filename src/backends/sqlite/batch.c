@@ -283,6 +283,21 @@ static int carry_out_all(simba__sqlite_batch *batch)
     return 0;
 }
 
+/* Before the commit: so whoever is refused because of this grant finds its holder. */
+static void say_holders(const simba__sqlite_batch *batch)
+{
+    const simba__sqlite_notify *notify = current_notify(batch);
+    for (size_t i = 0; i < batch->count; i++) {
+        const simba_request *ask = &batch->items[i].ask;
+        simba__sqlite_effect *effect = &batch->items[i].effect;
+        if (effect->code < 0 || !ask->listens || ask->op != SIMBA_OP_ACQUIRE || ask->reply.outcome != SIMBA_MINE)
+            continue;
+        const size_t slot = simba__sqlite_notify_slot(effect->hash);
+        effect->wish = simba__sqlite_notify_wish(notify, slot);
+        simba__sqlite_notify_say_holder(notify, slot, notify->bell.number);
+    }
+}
+
 static void mark_slots(simba__sqlite_batch *batch, simba__sqlite_notify *notify)
 {
     const simba__sqlite_notify_marking marking = simba__sqlite_notify_begin(notify);
@@ -341,6 +356,8 @@ void simba__sqlite_batch_run(simba__sqlite_batch *batch)
         rc = simba__sqlite_db_begin(&batch->db, batch->writes, &batch->error);
         if (rc == 0)
             rc = carry_out_all(batch);
+        if (rc == 0)
+            say_holders(batch);
         if (rc == 0)
             rc = simba__sqlite_db_commit(&batch->db, &batch->error);
         if (rc == 0)

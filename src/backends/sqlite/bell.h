@@ -21,6 +21,7 @@ typedef enum simba__sqlite_ring {
     SIMBA__SQLITE_RING_NEWS = 1 << 0,       /* look into the slots */
     SIMBA__SQLITE_RING_IN_RESERVE = 1 << 1, /* somebody else is next: see to it that he takes what is free */
     SIMBA__SQLITE_RING_REVOKED = 1 << 2,    /* a mutex was forced away from its holder */
+    SIMBA__SQLITE_RING_WANTED = 1 << 3,     /* somebody waits for a mutex of a holder that listens */
 } simba__sqlite_ring;
 
 typedef struct simba__sqlite_bell {

@@ -9,6 +9,8 @@ typedef struct grant {
     simba__node node; /* by the notify file's hash of the mutex */
     uint64_t nonce;
     uint64_t marked; /* in the slot, as the grant left it */
+    uint64_t wish;   /* likewise, or since it was last told; see notify.h */
+    bool listens;
     char mutex[];
 } grant;
 
@@ -52,14 +54,27 @@ static grant *make(simba__sqlite_held *held, uint64_t hash, const char *mutex)
     return g;
 }
 
+/* Its holder is not to be found under the slot any more, unless it is another one. */
+static void hide(const grant *g, const simba__sqlite_notify *notify)
+{
+    const size_t slot = simba__sqlite_notify_slot(g->node.hash);
+    if (g->listens && simba__sqlite_notify_holder(notify, slot) == notify->bell.number)
+        simba__sqlite_notify_say_holder(notify, slot, -1);
+}
+
+static void tell_wanted(simba__sqlite_held *held, const grant *g)
+{
+    held->host->push_to(held->host, g->mutex, g->nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
+}
+
 static void ask(simba__sqlite_held *held, const grant *g)
 {
     const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     held->host->push_to(held->host, g->mutex, g->nonce, &push);
 }
 
-static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_effect *effect,
-                       const simba_request *request)
+static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_notify *notify,
+                       const simba__sqlite_effect *effect, const simba_request *request)
 {
     if (!g)
         g = make(held, effect->hash, request->mutex);
@@ -69,22 +84,47 @@ static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_e
     /* The slot has no mark if nobody listened, or if the grant was found again because its reply was lost. */
     const bool marked = effect->marked && effect->replaced != SIMBA__SQLITE_NOTIFY_UNSURE;
     g->marked = marked ? effect->marked : effect->seen;
+    g->listens = request->listens;
+    g->wish = effect->wish;
+    if (!g->listens)
+        return;
+    /* Those who are in line already make no wish. */
+    simba__sqlite_line line;
+    simba__sqlite_notify_read_line(notify, simba__sqlite_line_number(effect->hash), &line);
+    if (simba__sqlite_line_is_waited(&line, effect->hash, notify->bell.number))
+        tell_wanted(held, g);
 }
 
-void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_effect *effect, const simba_request *request)
+void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_notify *notify,
+                             const simba__sqlite_effect *effect, const simba_request *request)
 {
     if (request->op == SIMBA_OP_LIST || request->op == SIMBA_OP_READ)
         return;
     grant *g = of_node(simba__table_find(&held->grants, effect->hash, is_of, request->mutex));
     const bool mine = request->reply.outcome == SIMBA_MINE;
     if (request->op == SIMBA_OP_ACQUIRE && mine) {
-        note_grant(held, g, effect, request);
+        note_grant(held, g, notify, effect, request);
     } else if (request->op == SIMBA_OP_FORCE_RELEASE && mine && g) {
         g->marked = effect->marked;
         ask(held, g);
     } else if (request->op == SIMBA_OP_RELEASE || (request->op == SIMBA_OP_RENEW && !mine)) {
-        if (g && g->nonce == request->nonce)
+        if (g && g->nonce == request->nonce) {
+            hide(g, notify);
             forget(held, g);
+        }
+    }
+}
+
+void simba__sqlite_held_wanted(simba__sqlite_held *held, const simba__sqlite_notify *notify)
+{
+    for (simba__node *node = simba__table_first(&held->grants); node; node = simba__table_next(&held->grants, node)) {
+        grant *g = of_node(node);
+        const uint64_t wish =
+            g->listens ? simba__sqlite_notify_wish(notify, simba__sqlite_notify_slot(node->hash)) : g->wish;
+        if (wish == g->wish)
+            continue;
+        g->wish = wish;
+        tell_wanted(held, g);
     }
 }
 

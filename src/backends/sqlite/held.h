@@ -23,9 +23,11 @@ static inline bool simba__sqlite_held_is_empty(const simba__sqlite_held *held)
 
 /* After a transaction: the request has succeeded. A grant for which there is no memory is not remembered; its holder
  * learns of a revocation when it renews. */
-void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_effect *effect,
-                             const simba_request *request);
+void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_notify *notify,
+                             const simba__sqlite_effect *effect, const simba_request *request);
 
+/* A wish was made, perhaps: tell the holders that listen. */
+void simba__sqlite_held_wanted(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* Something was revoked, perhaps. */
 void simba__sqlite_held_scan(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* The file was replaced: let every holder ask. */

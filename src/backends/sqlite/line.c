@@ -32,6 +32,14 @@ static bool waits_for(uint64_t cell, uint64_t hash)
     return cell >> 33 == tag_of(hash) && !(cell & EVERY);
 }
 
+bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but)
+{
+    for (int i = 0; i < SIMBA__SQLITE_BELLS; i++)
+        if (i != but && (waits_for(line->cells[i], hash) || line->cells[i] == simba__sqlite_line_cell_of_several()))
+            return true;
+    return false;
+}
+
 /* Another process may have read the clock after us. */
 static uint32_t age_of(uint64_t cell, uint32_t now_ms)
 {

@@ -35,6 +35,8 @@ uint64_t simba__sqlite_line_cell_of_several(void);
 
 /* Is this one to be told of every change of the mutex? */
 bool simba__sqlite_line_hears_all(uint64_t cell, uint64_t hash);
+/* Does anybody but the owner of this bell wait for the mutex, perhaps? */
+bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but);
 /* The bell of the one who has waited for the mutex longest; -1: nobody waits. Times may wrap around; nobody has waited for
  * more than three weeks. */
 int simba__sqlite_line_first(const simba__sqlite_line *line, uint64_t hash, uint32_t now_ms);

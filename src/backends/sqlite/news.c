@@ -85,6 +85,8 @@ void simba__sqlite_news_heard(simba__sqlite_news *news, const simba__sqlite_effe
     if (!w || is_about_note(request))
         return;
     w->latest = request;
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RELEASE)
+        w->waits = request->queue && request->reply.outcome == SIMBA_NOT_MINE;
     w->is_news |= effect->marked || effect->before != w->version;
     w->told_free &= !effect->marked;
     w->yields = false;

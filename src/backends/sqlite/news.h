@@ -40,6 +40,7 @@ struct simba__sqlite_watched {
     uint64_t note_token, note_number; /* of the note that was last told; UINT64_MAX: none was */
     uint32_t since_ms;                /* it waits in its line, see line.h */
     bool is_news;
+    bool waits;     /* somebody here waits for it, as far as we know */
     bool told_free; /* on the word of the slot, before the row was read */
     bool yields;    /* it is free, and somebody else was told to take it */
 };
@@ -59,6 +60,7 @@ typedef struct simba__sqlite_effect {
     uint64_t hash;
     uint64_t seen;             /* in the slot during the transaction */
     uint64_t before, after;    /* versions of the row */
+    uint64_t wish;             /* in the slot, before a grant to a holder that listens, see notify.h */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
     simba__sqlite_invited invited; /* to take what was released */
     bool concerns_note;            /* the next two are known */

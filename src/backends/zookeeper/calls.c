@@ -204,7 +204,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
            rc == ZOK);
 }
 
-/* What a server says that nobody has checked before: names of nodes, each not empty and without a slash. */
+/* Check the names of nodes that a server sends: none is empty or has a slash. */
 static bool are_names(const struct String_vector *strings)
 {
     bool good = strings && strings->count >= 0 && (strings->count == 0 || strings->data);
@@ -237,7 +237,7 @@ void simba__zk_call_sync(zk_op *op)
 
 static void agreed(zk_op *op, const zk_result *result)
 {
-    if (result->rc != ZBADVERSION && result->rc != ZNOAUTH) /* these two are what most servers agree on */
+    if (result->rc != ZBADVERSION && result->rc != ZNOAUTH) /* most servers have agreed on these two errors */
         simba__zk_op_note(op, result->rc == ZOK ? ZK_MALFORMED : result->rc);
 }
 

@@ -22,7 +22,7 @@ void simba__zk_watches_drop(zk_ops *ops);
 
 typedef struct zk_result {
     int rc;           /* of the library, or ZK_MALFORMED */
-    const char *text; /* the path that was made, or what is in a node that was read */
+    const char *text; /* the path that was made, or the contents of the node that was read */
     int length;
     const struct Stat *stat; /* of ZOK to a get, a create, or a transaction with a set */
     char *const *names;      /* of children, not empty and without a slash */
@@ -40,7 +40,7 @@ void simba__zk_call_sync(zk_op *op);
 /* Have most servers agree on a write that changes nothing. A sync brings the server up to what its leader knows, which may be old if
  * the others have replaced that leader; this fails then. It costs an entry in the servers' logs. */
 void simba__zk_call_agree(zk_op *op);
-/* Make a node and those above it, as far as they are missing. The calls that follow show whether that worked. */
+/* Make a node and the nodes above it, as far as they are missing. The next calls show whether that worked. */
 void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered);
 /* Make PATH/PREFIXnumber. False: the call was not made. */
 bool simba__zk_call_create(zk_op *op, const char *path, const char *prefix, const char *id, zk_answered *answered);

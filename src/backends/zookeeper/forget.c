@@ -14,10 +14,10 @@
 #include "backends/zookeeper/notes.h"
 #include "util/mem.h"
 
-/* What the calls of the step under way are for. */
+/* The purpose of the calls of the step under way. */
 typedef enum forgetting_step {
     FORGETTING_LOOK,
-    FORGETTING_ASK,  /* who owns it */
+    FORGETTING_ASK,  /* ask for the owner */
     FORGETTING_MAKE, /* a node, so that the transaction has one to remove */
     FORGETTING_REMOVE,
 } forgetting_step;
@@ -29,7 +29,7 @@ struct forgetting {
     bool has_note;
     int note_version;
     bool is_shared; /* other mutexes are below the node */
-    bool again;     /* what was to be removed has changed */
+    bool again;     /* the nodes to remove have changed */
 };
 
 static struct forgetting *of(zk_op *op)

@@ -16,10 +16,11 @@ enum {
     AT_EVENT_PATH = AT_BODY + 8,
     RESULT = 9,        /* of a part of a transaction: its type, a byte that says whether it is the last, an error */
     ERROR_RESULT = -1, /* the type of one that failed, or of any if one did; the error comes once more */
-    NOT_TRIED = -2,    /* the error of those after the one that failed */
+    NOT_TRIED = -2,    /* the error of the operations after the one that failed */
 };
 
-/* Messages that are no replies, or replies to what the library asks by itself. It reads only the headers of the latter. */
+/* Messages that are no replies, or replies to requests that the library sends by itself. It reads only the headers of the
+ * latter. */
 enum { XID_EVENT = -1, XID_PING = -2, XID_AUTH = -4, XID_SET_WATCHES = -8 };
 
 static int32_t int_at(const unsigned char *head, size_t offset)

@@ -6,13 +6,13 @@
 #include "util/assert.h"
 #include "util/mem.h"
 
-enum { ROUNDS_MAX = 5 }; /* how often to begin anew because what was just made is missing */
+enum { ROUNDS_MAX = 5 }; /* how often to begin anew because the new child is missing */
 
 /* --- states --------------------------------------------------------------------------------------------- */
 
 #define TO(place) (1U << (place))
 
-/* Where a child can get from where it is. What is not known to be here can always be found by its name. */
+/* The moves of a child between places. A child that is not known to be here can always be found by its name. */
 static const unsigned allowed[] = {
     [ZK_ABSENT] = TO(ZK_ENTERING) | TO(ZK_HERE),
     [ZK_ENTERING] = TO(ZK_ABSENT) | TO(ZK_UNSURE) | TO(ZK_HERE),
@@ -103,7 +103,7 @@ static bool may_be_empty(const zk_numbers *numbers)
 
 /* --- whose turn it is ----------------------------------------------------------------------------------- */
 
-/* As long as our child is there, so is the node that it is a child of: what is learned now is about that one. */
+/* As long as our child is there, so is its parent node: the numbers that we learn now belong to that node. */
 static zk_move win(zk_latch *latch)
 {
     if (latch->place == ZK_LEADS)
@@ -139,7 +139,7 @@ static zk_move enter(zk_latch *latch, zk_attempt *attempt)
     return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_CREATE | ZK_CALL_LIST);
 }
 
-/* Whoever is next to lead watches its own child too, so that it does not lead by one that somebody has removed. */
+/* The next leader watches its own child too, so that it does not lead by a child that somebody has removed. */
 static zk_move stand_behind(zk_latch *latch, zk_attempt *attempt)
 {
     const bool behind_leader = strcmp(attempt->before, attempt->leader) == 0;
@@ -181,7 +181,7 @@ static zk_move leave(zk_latch *latch, zk_attempt *attempt)
     if (is_here(latch))
         return go(latch, attempt, ZK_STEP_REMOVE, ZK_CALL_DELETE);
     simba__zk_attempt_forget(attempt);
-    /* The list is answered after what is still being made. */
+    /* The server answers the list after the child that is still being made. */
     return go(latch, attempt, ZK_STEP_FIND, ZK_CALL_LIST | (latch->place == ZK_UNSURE ? ZK_CALL_SYNC : 0));
 }
 
@@ -208,7 +208,7 @@ static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 /* --- procedures ----------------------------------------------------------------------------------------- */
 
 /* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. If a child
- * may be there, whoever was making it has lost its connection, and need not have been asked to. */
+ * may be there, the procedure that was making it has lost its connection, and its request may be over. */
 static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
 {
     const bool waits = latch->place == ZK_HERE || latch->place == ZK_ABSENT || latch->place == ZK_UNSURE;
@@ -270,7 +270,7 @@ zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt)
         return stood(latch, attempt);
     case ZK_STEP_TRY:
         go_to(latch, ZK_ABSENT);
-        return attempt->vanished ? enter(latch, attempt) /* whom it was lost to has gone */ : result(latch, ZK_LOST);
+        return attempt->vanished ? enter(latch, attempt) /* the winner has gone */ : result(latch, ZK_LOST);
     case ZK_STEP_UNNUMBERED:
         go_to(latch, ZK_ABSENT);
         return result(latch, ZK_NO_NUMBERS);
@@ -375,7 +375,7 @@ void simba__zk_latch_own(zk_latch *latch, int64_t czxid, int64_t ctime_ms, bool 
 
 void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call)
 {
-    /* Ours is to go after a try, whoever does it. */
+    /* Our child has to go after a try, whichever procedure removes it. */
     if (call != ZK_CALL_DELETE || attempt->step == ZK_STEP_REMOVE)
         attempt->vanished = true;
 }
@@ -412,7 +412,7 @@ zk_alert simba__zk_latch_taken(zk_latch *latch)
 {
     if (latch->unwanted || !is_here(latch))
         return ZK_ALERT_NONE;
-    /* Who waits has lost its place, and gets in line again. */
+    /* The waiter has lost its place, and gets in line again. */
     const bool led = latch->place == ZK_LEADS;
     go_to(latch, led ? ZK_REVOKED : ZK_ABSENT);
     invariant(latch);

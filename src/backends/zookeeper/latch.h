@@ -35,11 +35,11 @@ typedef enum zk_place {
     ZK_REVOKED,  /* it was the first, and somebody took it away */
 } zk_place;
 
-/* What is before our child, while it is here. */
+/* The child before ours, while ours is here. */
 typedef enum zk_ahead {
     ZK_AHEAD_UNKNOWN,     /* nobody is watched */
-    ZK_AHEAD_SOMEBODY,    /* who waits too, and is watched */
-    ZK_AHEAD_LEADER,      /* the first of all, who is watched */
+    ZK_AHEAD_SOMEBODY,    /* a waiter, which we watch */
+    ZK_AHEAD_LEADER,      /* the first of all, which we watch */
     ZK_AHEAD_LEADER_GONE, /* so is that one, and nobody else is before us */
 } zk_ahead;
 
@@ -67,15 +67,15 @@ enum {
     ZK_CALL_DELETE = 256, /* our child */
 };
 
-/* The purpose of a procedure about a latch. Of those up to ZK_WISH_LEAVE only the latest counts. */
+/* The purpose of a procedure about a latch. Of the wishes up to ZK_WISH_LEAVE only the latest counts. */
 typedef enum zk_wish {
     ZK_WISH_WAIT,  /* lead, or get in line */
     ZK_WISH_TRY,   /* lead at once, or not at all */
-    ZK_WISH_LOOK,  /* nobody asks: something has happened to who waits */
+    ZK_WISH_LOOK,  /* nobody asks: something has happened to the waiter */
     ZK_WISH_LEAVE, /* remove our child */
     ZK_WISH_RENEW, /* is it still there? */
     ZK_WISH_GUARD, /* watch our child, which leads */
-    ZK_WISH_ASK,   /* who is `leader`, for whom we wait? */
+    ZK_WISH_ASK,   /* read the id of `leader`, for which we wait */
 } zk_wish;
 
 /* The present step of a procedure. */
@@ -87,7 +87,7 @@ typedef enum zk_step {
     ZK_STEP_STAND,      /* watch the one before */
     ZK_STEP_TRY,        /* not the first, and nobody is going to wait: remove it again */
     ZK_STEP_UNNUMBERED, /* there are no numbers left: remove it again */
-    ZK_STEP_FIND,       /* what is to be removed */
+    ZK_STEP_FIND,       /* the child to remove */
     ZK_STEP_REMOVE,
     ZK_STEP_ASK,
 } zk_step;
@@ -106,8 +106,8 @@ typedef struct zk_attempt {
     zk_wish wish;
     zk_step step;
     zk_seen seen;
-    bool vanished;   /* what the step reads or removes is not there any more */
-    bool led;        /* what is removed was the first */
+    bool vanished;   /* the node that the step reads or removes is gone */
+    bool led;        /* the child that is removed was the first */
     unsigned rounds; /* children made */
     char *leader, *before;
 } zk_attempt;
@@ -131,7 +131,7 @@ typedef struct zk_move {
     unsigned calls; /* of ZK_GO */
 } zk_move;
 
-/* What an event means to the owner of the latch. */
+/* The consequence of an event for the owner of the latch. */
 typedef enum zk_alert {
     ZK_ALERT_NONE,
     ZK_ALERT_LOOK,    /* begin a procedure of ZK_WISH_LOOK */

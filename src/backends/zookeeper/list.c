@@ -37,10 +37,10 @@ struct row {
     zk_look look; /* first */
     struct list *list;
     bool noted;       /* it has a note, or had one */
-    bool listed;      /* what is below it was added to the list */
+    bool listed;      /* the nodes below it were added to the list */
     size_t below;     /* children that are no contenders */
     char *second;     /* the contender behind the leader; NULL: there is none */
-    simba_owner next; /* who has made it; nobody: not known */
+    simba_owner next; /* the same with its id; nobody: not known */
     zk_stored_note note;
     int64_t note_written_at_ms;
     char note_bytes[SIMBA_NOTE_MAX];
@@ -87,7 +87,7 @@ static struct name *add_name(struct list *list, const char *parent, const char *
 
 static void list_on(struct list *list);
 
-/* The mutex of a row: what comes after ROOT/. */
+/* The mutex of a row: the part of the path after ROOT/. */
 static const char *mutex_of(const struct row *row)
 {
     return row->look.path + strlen(row->look.op.ops->session->options->root) + 1;
@@ -143,7 +143,7 @@ static void forget_second(struct row *row)
     row->next = (simba_owner){0};
 }
 
-/* Have the nodes below it listed too, as far as their names can be those of mutexes. */
+/* Have the nodes below it listed too, if their names can be names of mutexes. */
 static void list_below(struct row *row, const zk_result *result)
 {
     struct list *list = row->list;
@@ -311,7 +311,7 @@ static void names_listed(zk_op *op, const zk_result *result)
         simba__zk_op_note(op, result->rc);
 }
 
-/* Who may not look into the folder of notes sees the mutexes without them. */
+/* A client without the right to read notes sees the mutexes without them. */
 static void notes_listed(zk_op *op, const zk_result *result)
 {
     char mutex[SIMBA_MUTEX_BYTES + 1];

@@ -12,7 +12,7 @@ enum {
     GREETING_PART = 5, /* for the handshake; and for a connection, when there is nothing to lose by waiting */
     CONNECT_PART = 24, /* for a connection while there is: its first packet may be lost, and the kernel repeats it only
                           after a second */
-    CONNECT_TIMES = 4, /* and as many times what the last one took */
+    CONNECT_TIMES = 4, /* and as many times as long as the last one took */
 };
 
 /* --- what must always hold ----------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static bool is_sound(const zk_liveness *live)
     for (unsigned long long i = live->answered + 1; i < live->sent; i++)
         if (live->beats[i % ZK_BEATS].ns < live->beats[(i - 1) % ZK_BEATS].ns)
             return false;
-    /* What is proven was sent before. */
+    /* The proof was sent before. */
     return live->proven.ns <= live->seen.ns && live->attempt.ns <= live->seen.ns && live->greeted.ns <= live->seen.ns;
 }
 

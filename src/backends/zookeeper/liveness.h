@@ -21,7 +21,7 @@
 
 enum {
     ZK_BEATS = 11,           /* per timeout; three of them take longer than a quarter and the time of a usual answer */
-    ZK_BEATS_UNANSWERED = 4, /* at most: those that are older say it all */
+    ZK_BEATS_UNANSWERED = 4, /* at most: the older ones say enough */
 };
 
 typedef enum zk_link {
@@ -54,7 +54,7 @@ typedef struct zk_liveness {
     simba_local greeted;           /* when it was made */
     simba_local proven;            /* the session cannot have ended before this and the timeout */
     simba_local beat_at;           /* when the next beat is due */
-    simba_local beats[ZK_BEATS];   /* when the latest were sent; those of this connection only */
+    simba_local beats[ZK_BEATS];   /* when the latest were sent, on this connection */
     simba_local answers[ZK_BEATS]; /* when their answers came, as far as they have */
     unsigned long long sent, answered;
 } zk_liveness;

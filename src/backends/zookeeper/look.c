@@ -28,7 +28,7 @@ void simba__zk_look_see(zk_look *look, zk_sight sight)
         [ZK_SIGHT_MISSING] = {[ZK_SIGHT_NONE] = true}, /* somebody has made it */
         [ZK_SIGHT_LED] = {[ZK_SIGHT_ASKED] = true},
         [ZK_SIGHT_ASKED] = {[ZK_SIGHT_VANISHED] = true},
-        [ZK_SIGHT_VANISHED] = {[ZK_SIGHT_VANISHED] = true}, /* to who reads it, and to who removes it */
+        [ZK_SIGHT_VANISHED] = {[ZK_SIGHT_VANISHED] = true}, /* for its reader, and for its remover */
     };
     SIMBA__ASSERT(allowed[look->sight][sight]);
     SIMBA__ASSERT((sight >= ZK_SIGHT_LED) == (look->leader != NULL));

@@ -18,7 +18,7 @@ typedef enum zk_sight {
     ZK_SIGHTS,
 } zk_sight;
 
-/* What a procedure has found out about a mutex; its first member. */
+/* The findings of a procedure about a mutex; its first member. */
 typedef struct zk_look {
     zk_op op; /* first */
     char *path;

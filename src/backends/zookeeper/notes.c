@@ -51,17 +51,17 @@ static void heed_clock(const zk_op *op, int64_t ms)
 
 /* --- WRITE_NOTE ------------------------------------------------------------------------------------------------- */
 
-/* What the calls of the step under way are for. */
+/* The purpose of the calls of the step under way. */
 typedef enum writing_step {
-    WRITING_READ,  /* what is there */
+    WRITING_READ,  /* the present note */
     WRITING_MAKE,  /* the node, which was missing */
     WRITING_WRITE, /* the note */
 } writing_step;
 
-/* What became of the transaction. */
+/* The outcome of the transaction. */
 typedef enum writing_end {
     WRITING_DONE,
-    WRITING_CHILD_GONE, /* whoever writes does not hold the mutex any more */
+    WRITING_CHILD_GONE, /* the writer does not hold the mutex any more */
     WRITING_CHANGED,    /* the note is not the one that was read */
 } writing_end;
 
@@ -102,7 +102,7 @@ static void was_read(zk_op *op, const zk_result *result)
     struct writing *w = of(op);
     w->missing = result->rc == ZNONODE;
     if (result->rc == ZOK) {
-        /* What nobody of us has written may be replaced. */
+        /* A note that no simba has written may be replaced. */
         if (!simba__zk_stored_note_read(result->text, result->length > 0 ? (size_t)result->length : 0, &w->seen))
             w->seen = (zk_stored_note){0};
         w->version = result->stat->version;

@@ -33,7 +33,7 @@ typedef struct zk_topic {
 struct observation {
     zk_look look; /* first */
     zk_topic *topic;
-    /* What it sets a watch for. */
+    /* The node that it sets a watch on. */
     enum {
         OBSERVES_NOTE,     /* the note alone: the children are watched */
         OBSERVES_CHILDREN, /* and the note, if that is not watched */
@@ -184,7 +184,7 @@ static void observe_on(zk_op *op)
     }
 }
 
-/* What is told first, CHANGED, includes the note. */
+/* The first push, CHANGED, covers the note too. */
 static void note_found(zk_op *op, const zk_result *result)
 {
     zk_topic *topic = ((struct observation *)op)->topic;

@@ -9,9 +9,9 @@
 
 typedef struct zk_op zk_op;
 
-/* Our own errors, beside those of the library, which are not positive. Of several the highest counts. */
+/* Our own errors. Those of the library are not positive. Of several errors the highest counts. */
 enum {
-    ZK_MALFORMED = 1, /* the answer is not one to what was asked */
+    ZK_MALFORMED = 1, /* the answer does not fit the question */
     ZK_TOO_MANY,      /* nodes to list */
     ZK_NO_MEMORY,
     ZK_BROKEN, /* the connection, before there was an answer */
@@ -29,7 +29,7 @@ typedef struct zk_procedure {
     void (*run)(zk_op *op);   /* from the beginning */
     void (*step)(zk_op *op);  /* all calls are answered */
     void (*ended)(zk_op *op); /* it has nothing more to do, or the store closes; may be NULL */
-    void (*fini)(zk_op *op);  /* free what it has; may be NULL */
+    void (*fini)(zk_op *op);  /* free its members; may be NULL */
     bool persists;            /* it goes on without a request */
 } zk_procedure;
 

@@ -9,7 +9,7 @@
 
 typedef enum zk_acl {
     ZK_ACL_OPEN,    /* everybody may do everything */
-    ZK_ACL_CREATOR, /* only who has the credentials of whoever made it */
+    ZK_ACL_CREATOR, /* only clients with the credentials of the creator */
     ZK_ACL_READ,    /* and everybody may look */
 } zk_acl;
 

@@ -15,7 +15,7 @@
 
 enum {
     SOON_MS = 5,              /* the least pause between two tries of something that has failed */
-    AGAIN_MS = 100,           /* to what there was no memory for, and to servers of which none could be reached */
+    AGAIN_MS = 100,           /* to work that had to wait for memory, and to servers if none could be reached */
     IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
     PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
     SESSION_MIN_MS = 10,      /* no server grants less than this, */
@@ -88,7 +88,7 @@ static void note_failure(zk_session *session, int error)
 static void set_beat(zk_session *session)
 {
     const simba_local next = simba__zk_live_next(&session->live);
-    const simba_local soon = after(session->host->now(session->host), SOON_MS * MS); /* what could not be done before */
+    const simba_local soon = after(session->host->now(session->host), SOON_MS * MS); /* for what has failed */
     if (next.ns == INT64_MAX)
         session->host->timer_clear(session->host, &session->beat);
     else
@@ -148,7 +148,7 @@ static const char *end_of(int state)
 static void over(zk_session *session, int state)
 {
     simba_host *host = session->host;
-    /* Whoever led by it says so; the other ends are for somebody to look at. */
+    /* A contender that led by the session reports its loss; a person should look at the other ends. */
     host->log(host, state == ZOO_EXPIRED_SESSION_STATE ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "zookeeper %s: %s",
               session->options->where, end_of(state));
     simba__zk_live_lose(&session->live);
@@ -197,7 +197,7 @@ static bool welcomed(zk_session *session)
     return true;
 }
 
-/* What has become of the connection in the last call? False: there is no handle any more. */
+/* Look at the connection after a call of the library. False: there is no handle any more. */
 static bool look_at_state(zk_session *session)
 {
     const int state = zoo_state(session->zh);
@@ -222,7 +222,7 @@ static bool is_down(const zk_session *session)
     return state != ZOO_CONNECTED_STATE && state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE;
 }
 
-/* All servers were tried: whoever waits gets to know. Their names may mean something else by now. */
+/* All servers were tried: tell the callers that wait. The names may mean other addresses by now. */
 static void look_at_failures(zk_session *session)
 {
     if (simba__zk_is_connected(session) || session->failures < session->addresses)
@@ -425,7 +425,8 @@ static void ignore_event(zhandle_t *zh, int type, int state, const char *path, v
     (void)zh, (void)type, (void)state, (void)path, (void)context; /* see look_at_state */
 }
 
-/* Its log is written to standard error, through buffers that all threads share. What matters in it is told in our words. */
+/* Its log is written to standard error, through buffers that all threads share. We log the events that matter in our own
+ * words. */
 static void silence_library(void)
 {
     zoo_set_debug_level((ZooLogLevel)0);

@@ -2,7 +2,7 @@
 
 #include "util/mem.h"
 
-/* The removal, which is a procedure of its own: who has read the child goes on waiting, and is told by a watch. */
+/* The removal, which is a procedure of its own: the contender that has read the child goes on waiting, and a watch tells it. */
 struct removal {
     zk_op op; /* first */
     char *path, *child;
@@ -13,7 +13,7 @@ static struct removal *of(zk_op *op)
     return (struct removal *)op;
 }
 
-/* Whatever becomes of it: whoever finds the child again tries again. */
+/* The outcome does not matter: a contender that finds the child again tries again. */
 static void removed(zk_op *op, const zk_result *result)
 {
     (void)op;

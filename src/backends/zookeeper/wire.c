@@ -1,4 +1,4 @@
-/* Messages are looked at where they are, in the socket: what is never read cannot do harm. See frames.h. */
+/* We look at messages where they are, in the socket: bytes that the library never reads cannot do harm. See frames.h. */
 #include "backends/zookeeper/wire.h"
 
 #include <errno.h>
@@ -120,7 +120,7 @@ bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
     return false;
 }
 
-/* Unlike shutdown, this also drops what has been received and not been read. The library finds out when it reads. */
+/* Unlike shutdown, this also drops bytes that were received and not read. The library finds out when it reads. */
 void simba__zk_dissolve(int fd)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};

@@ -13,9 +13,9 @@ typedef struct zk_wire {
     const char *where;    /* for messages */
     simba_io socket;      /* fd -1: there is none */
     zk_expected expected; /* replies */
-    bool stale;           /* those are to calls of a connection that is gone: this one has none */
+    bool stale;           /* the expected replies belong to a connection that is gone: this one has none */
     bool inside;          /* the library has read a part of a message */
-    bool corked;          /* what is sent is gathered */
+    bool corked;          /* the kernel gathers what we send */
     bool gathered;        /* there may be some */
 } zk_wire;
 
@@ -27,14 +27,14 @@ void simba__zk_addresses_unlock(void);
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest);
 /* The connection is over. */
 void simba__zk_wire_drop(zk_wire *wire);
-/* End a connection, and forget what has arrived on it. */
+/* End a connection, and drop the bytes that have arrived on it. */
 void simba__zk_dissolve(int fd);
 
-/* Make a call between these two; it goes out together with those that follow. `reply` describes its answer, `rc` is
- * what the library returned. False: out of memory; do not make it. */
+/* Make a call between these two; it goes out together with the calls that follow. `reply` describes its answer, `rc` is the
+ * result of the library's function. False: out of memory; do not make it. */
 bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply);
 void simba__zk_wire_made(zk_wire *wire, int rc);
-/* Send what has gathered. */
+/* Send the calls that have gathered. */
 void simba__zk_wire_push(zk_wire *wire);
 
 /* Call zookeeper_process for one message, if the message is good. */

@@ -8,6 +8,7 @@
  *   ops        procedures of several calls each, and the requests they are for
  *   calls      the calls, and watches
  *   queues     what is known about whole queues         nodes      our own places in them
+ *   behind     who waits behind a leader that listens
  *   contend    ACQUIRE, RENEW, RELEASE                  look       READ, FORCE_RELEASE
  *   notes      WRITE_NOTE, READ_NOTE                    forget     FORGET
  *   list       LIST                                     observe    observers

@@ -111,6 +111,17 @@ class BaseClient:
         """Remove a mutex that nobody owns, with its note; raises NotFound if the store does not know it."""
         call(lib.simba_client_forget, self._handle(), encode(mutex), ERR)
 
+    def stats(self) -> Dict[str, Any]:
+        """The counters of this client, by the names that simba.h has; `losses` by reason. Asks nothing of the store."""
+        out = ffi.new("simba_stats *")
+        out.size = ffi.sizeof("simba_stats")
+        check(lib.simba_client_stats(self._handle(), out))
+        counts: Dict[str, Any] = {
+            name: int(getattr(out, name))
+            for name, field in ffi.typeof("simba_stats").fields if field.type.kind == "primitive" and name != "size"}
+        counts["losses"] = {reason(code): int(count) for code, count in enumerate(out.losses) if count}
+        return counts
+
     def prepare(self) -> None:
         """Make in the store what is missing there, such as a table."""
         call(lib.simba_client_prepare, self._handle(), ERR)
@@ -128,7 +139,7 @@ class BaseClient:
 class Client(BaseClient):
     """A connection to a store, named by a URL; without one $SIMBA_URL, and without that the SQLite file of this user.
 
-    The settings (ttl, transition, stop_margin, hold_limit …) are in seconds, and are what locks and contenders inherit. `log`
+    The settings (ttl, transition, stop_margin, hold_limit, linger …) are in seconds, and are what locks and contenders inherit. `log`
     is called with a level and a line, from any thread; it must not call simba.
     """
 

@@ -1,0 +1,115 @@
+/* See gate.h. */
+#include "runtime/gate.h"
+
+#include <time.h>
+
+#include "util/clock.h"
+#include "util/thread.h"
+
+enum {
+    HOT = 8,      /* a thread that comes so often in a row will come again */
+    HOTTEST = 64, /* and so will the next one, at first */
+    TRIES = 200   /* a thread holds the lock for a microsecond or less, as a rule: that often, before it sleeps */
+};
+
+typedef struct place {
+    simba__list_item item;
+    pthread_cond_t moved; /* it is the first now, and what it may do has changed */
+} place;
+
+void simba__gate_init(simba__gate *gate)
+{
+    pthread_mutex_init(&gate->line_lock, NULL);
+}
+
+void simba__gate_fini(simba__gate *gate)
+{
+    pthread_mutex_destroy(&gate->line_lock);
+}
+
+/* The first in line, once it was woken. */
+static void wait_for_call(simba__gate *gate, place *self)
+{
+    const int64_t until_ns = simba__clock_mono_ns() + SIMBA__GATE_MOMENT_US * INT64_C(1000);
+    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    int rc = 0;
+    while (rc == 0 && gate->first != SIMBA__FIRST_CALLED)
+        rc = pthread_cond_timedwait(&self->moved, &gate->line_lock, &until);
+    gate->first = SIMBA__FIRST_CALLED; /* nobody need wake it */
+}
+
+static void stand_in_line(simba__gate *gate, place *self)
+{
+    pthread_mutex_lock(&gate->line_lock);
+    simba__list_append(&gate->line, &self->item);
+    atomic_store(&gate->length, gate->line.count);
+    if (gate->line.first == &self->item)
+        gate->first = SIMBA__FIRST_WAITS;
+    while (gate->line.first != &self->item || gate->first == SIMBA__FIRST_SLEEPS)
+        pthread_cond_wait(&self->moved, &gate->line_lock);
+    wait_for_call(gate, self);
+    pthread_mutex_unlock(&gate->line_lock);
+}
+
+static void tell_first(simba__gate *gate, simba__first state)
+{
+    if (!gate->line.first || gate->first >= state)
+        return;
+    gate->first = state;
+    pthread_cond_signal(&SIMBA__OF_ITEM(gate->line.first, place, item)->moved);
+}
+
+static void leave_line(simba__gate *gate, place *self)
+{
+    pthread_mutex_lock(&gate->line_lock);
+    simba__list_remove(&self->item);
+    atomic_store(&gate->length, gate->line.count);
+    gate->first = SIMBA__FIRST_SLEEPS; /* until this thread leaves the lock */
+    pthread_mutex_unlock(&gate->line_lock);
+}
+
+static void take(pthread_mutex_t *lock)
+{
+    for (int i = 0; i < TRIES; i++)
+        if (pthread_mutex_trylock(lock) == 0)
+            return;
+    pthread_mutex_lock(lock);
+}
+
+static void pass_in_line(simba__gate *gate, pthread_mutex_t *lock)
+{
+    place self = {.item = {0}};
+    if (simba__cond_init(&self.moved) != 0) {
+        pthread_mutex_lock(lock);
+        return;
+    }
+    stand_in_line(gate, &self);
+    take(lock);
+    leave_line(gate, &self);
+    pthread_cond_destroy(&self.moved);
+}
+
+void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock)
+{
+    if (pthread_mutex_trylock(lock) != 0)
+        pass_in_line(gate, lock);
+    const pthread_t self = pthread_self();
+    if (!pthread_equal(gate->last, self))
+        gate->heat /= 2;
+    else if (gate->heat < HOTTEST)
+        gate->heat++;
+    gate->last = self;
+}
+
+void simba__gate_leave(simba__gate *gate)
+{
+    /* Who comes just now and is overlooked tries by itself, after a moment. */
+    if (atomic_load_explicit(&gate->length, memory_order_relaxed) == 0)
+        return;
+    const simba__first state = gate->heat >= HOT ? SIMBA__FIRST_WAITS : SIMBA__FIRST_CALLED;
+    if (atomic_load_explicit(&gate->first, memory_order_relaxed) >= state)
+        return;
+    pthread_mutex_lock(&gate->line_lock);
+    tell_first(gate, state);
+    pthread_mutex_unlock(&gate->line_lock);
+}

@@ -1,0 +1,46 @@
+/* Where threads of the application wait for the lock of a client.
+ *
+ * If all of them waited at the lock itself, each unlock could wake another one, and those that are awake would wrest the lock
+ * from each other, with a system call and a change of processor every time: four threads got done half of what one did.
+ *
+ * So they stand in line, and only the first in line tries to get the lock. Who leaves the lock calls the first in line. But a
+ * thread that takes the lock again and again calls nobody: it goes on for a moment (SIMBA__GATE_MOMENT_US), until the first in line
+ * tries by itself. A thread that finds the lock free takes it, whoever stands in line: the lock is never idle because the next
+ * thread still has to wake up. */
+#ifndef SIMBA_RUNTIME_GATE_H
+#define SIMBA_RUNTIME_GATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "util/list.h"
+
+enum { SIMBA__GATE_MOMENT_US = 200 };
+
+/* What the first in line does. Each state comes after the one before it. */
+typedef enum simba__first {
+    SIMBA__FIRST_SLEEPS, /* it does not know yet that it is the first */
+    SIMBA__FIRST_WAITS,  /* to be called, but not for longer than a moment */
+    SIMBA__FIRST_CALLED, /* it tries to get the lock */
+} simba__first;
+
+typedef struct simba__gate {
+    pthread_mutex_t line_lock; /* nobody waits for the client's lock while they hold this one */
+    simba__list line;          /* threads, in the order in which they came */
+    atomic_size_t length;      /* of the line */
+    _Atomic simba__first first;
+
+    /* Under the client's lock: */
+    pthread_t last; /* the thread that came through last */
+    unsigned heat;  /* how often it came through in a row; what is left of that when another one comes is half of it */
+} simba__gate;
+
+void simba__gate_init(simba__gate *gate);
+void simba__gate_fini(simba__gate *gate);
+
+/* Take the lock that is behind the gate. */
+void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock);
+/* The caller, who holds the lock, is about to release it. */
+void simba__gate_leave(simba__gate *gate);
+
+#endif
