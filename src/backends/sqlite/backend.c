@@ -242,10 +242,12 @@ static void sqlite_submit(void *instance, simba_request *request)
 static void sqlite_cancel(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
-    if (simba__queue_has(request))
+    if (simba__queue_has(request)) {
         simba__queue_remove(&self->pending, request);
-    else
-        ((simba__sqlite_batch_item *)request->backend_data)->request = NULL;
+    } else {
+        simba__sqlite_batch_item *item = request->backend_data;
+        item->request = NULL;
+    }
     const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", self->batch.db.path,
                      locked ? "locked by another process" : "no answer in time");
