@@ -308,7 +308,6 @@ static void complete_list(sqlite_store *self, const simba__sqlite_batch_item *it
 static void look(void *user, simba__sqlite_watched *watched);
 static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item);
 static void wait_in_reserve(sqlite_store *self);
-static bool hang_bell(sqlite_store *self);
 static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item);
 
 static void looked(sqlite_store *self, simba__sqlite_probe *probe)
