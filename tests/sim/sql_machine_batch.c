@@ -290,7 +290,7 @@ static void check_grants(world *w, unsigned index, const stored before[MUTEXES])
         const stored *row = &w->rows[m];
         if (row->owner != index + 1 || (before[m].owner == row->owner && before[m].version == row->version))
             continue;
-        for (unsigned i = 0; i < bound(w, CLIENTS); i++)
+        for (unsigned i = 0; i < bound(w, CLIENTS) && i < CLIENTS_MAX; i++)
             if (i != index && believes(w, i, m))
                 machine_broken(&w->head, "S1", "%s is granted %s, which %s believes to hold", ids[index], names[m],
                                ids[i]);

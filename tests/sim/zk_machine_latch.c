@@ -158,9 +158,9 @@ static child child_of(const char *text)
 {
     if (!text)
         return nobody;
-    for (uint8_t i = 0; i < CLIENTS; i++)
-        for (uint8_t session = 0; session < SESSIONS; session++) {
-            child which = {.client = i, .session = session};
+    for (unsigned i = 0; i < CLIENTS; i++)
+        for (unsigned session = 0; session < SESSIONS; session++) {
+            child which = {.client = (uint8_t)i, .session = (uint8_t)session};
             const char *prefix = prefix_of(which);
             if (strncmp(text, prefix, strlen(prefix)) != 0)
                 continue;
@@ -1075,7 +1075,7 @@ static void normalise(void *of)
 {
     world *w = of;
     static _Thread_local numbers all, zxids;
-    int16_t gone[CLIENTS], czxid[CLIENTS];
+    int16_t gone[CLIENTS] = {0}, czxid[CLIENTS] = {0};
     all.count = zxids.count = 0;
     forget_news(w);
     add_queue(&all, &zxids, &w->truth);
