@@ -159,22 +159,6 @@ static void stirred(size_t wire, bool is_new)
 }
 
 /* Requests about notes, which the other stores' targets leave out. */
-static void ask_about_note(const story *told, fuzz_input *in)
-{
-    static const simba_op ops[] = {SIMBA_OP_WRITE_NOTE, SIMBA_OP_READ_NOTE, SIMBA_OP_FORGET};
-    simba_request request = {.op = ops[fuzz_below(in, 3)],
-                             .mutex = story_mutexes[fuzz_below(in, STORY_MUTEXES)],
-                             .id = story_ids[fuzz_below(in, STORY_IDS)]};
-    if (request.op == SIMBA_OP_WRITE_NOTE) {
-        request.note = "page 1";
-        request.note_size = fuzz_below(in, 7);
-        request.note_number = 1;
-        request.token = fuzz_below(in, 8);
-        request.nonce = fuzz_below(in, 4);
-    }
-    fuzz_host_submit(told->host, &request);
-}
-
 static void any_turn(story *told, fuzz_input *in)
 {
     switch (fuzz_below(in, 8)) {
@@ -193,7 +177,7 @@ static void any_turn(story *told, fuzz_input *in)
             fuzz_wire_close(fuzz_below(in, (unsigned)fuzz_wire_count));
         break;
     case 4:
-        ask_about_note(told, in);
+        story_note(told, in);
         break;
     }
     if (fuzz_below(in, 4))

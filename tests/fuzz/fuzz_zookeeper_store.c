@@ -414,22 +414,6 @@ static void interrupt(fuzz_input *in)
 
 /* --- what the client asks for ------------------------------------------------------------------------------------- */
 
-static void ask_about_note(const story *told, fuzz_input *in)
-{
-    static const simba_op ops[] = {SIMBA_OP_READ_NOTE, SIMBA_OP_WRITE_NOTE, SIMBA_OP_FORGET};
-    simba_request request = {.op = ops[fuzz_below(in, 3)],
-                             .id = story_ids[fuzz_below(in, STORY_IDS)],
-                             .mutex = story_mutexes[fuzz_below(in, STORY_MUTEXES)],
-                             .nonce = fuzz_below(in, 4)};
-    if (request.op == SIMBA_OP_WRITE_NOTE) {
-        request.token = 1U + fuzz_byte(in);
-        request.note = "note";
-        request.note_size = 4;
-        request.note_number = fuzz_byte(in);
-    }
-    fuzz_host_submit(told->host, &request);
-}
-
 static void any_turn(story *told, fuzz_input *in)
 {
     switch (fuzz_below(in, 12)) {
@@ -442,7 +426,7 @@ static void any_turn(story *told, fuzz_input *in)
         story_request(told, in);
         break;
     case 2:
-        ask_about_note(told, in);
+        story_note(told, in);
         break;
     case 3:
         story_topic(told, in);

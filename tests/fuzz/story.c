@@ -43,6 +43,22 @@ void story_request(story *s, fuzz_input *in)
     fuzz_host_submit(s->host, &request);
 }
 
+void story_note(const story *s, fuzz_input *in)
+{
+    static const simba_op ops[] = {SIMBA_OP_WRITE_NOTE, SIMBA_OP_READ_NOTE, SIMBA_OP_FORGET};
+    simba_request request = {.op = ops[fuzz_below(in, 3)],
+                             .mutex = story_mutexes[fuzz_below(in, STORY_MUTEXES)],
+                             .id = story_ids[fuzz_below(in, STORY_IDS)]};
+    if (request.op == SIMBA_OP_WRITE_NOTE) {
+        request.note = "page 1";
+        request.note_size = fuzz_below(in, 7);
+        request.note_number = 1;
+        request.token = fuzz_below(in, 8);
+        request.nonce = fuzz_below(in, 4);
+    }
+    fuzz_host_submit(s->host, &request);
+}
+
 void story_topic(story *s, fuzz_input *in)
 {
     const fuzz_host *h = s->host;

@@ -19,6 +19,8 @@ typedef struct story {
 bool story_begin(story *s, const simba_backend *backend, const char *url);
 void story_end(story *s);
 void story_request(story *s, fuzz_input *in);
+/* Write a note, read it, or have the mutex forgotten. */
+void story_note(const story *s, fuzz_input *in);
 /* Watch one, or watch it no more. */
 void story_topic(story *s, fuzz_input *in);
 
