@@ -43,9 +43,11 @@ start_beside() {
     beside=$!
 }
 
-# aside COMMAND…: also in a process group of its own, so that end_beside can end all of it.
+# aside COMMAND…: also in a session of its own, so that end_beside can end all of it. Linux shares the processors among sessions
+# first (sched_autogroup), so `nice` alone would only choose among the processes of this one.
 aside() {
-    setsid nice -n 19 "$@" </dev/null &
+    # shellcheck disable=SC2016 # the inner shell expands it
+    setsid sh -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"' aside "$@" </dev/null &
     echo $! >"${scratch:?}/aside"
     wait $!
 }
