@@ -73,6 +73,7 @@ static void begin(sim *s, sim_party *party, bool writes)
         snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, noting->wrote.token, noting->wrote.number);
         memcpy(noting->text, text, sizeof noting->text);
         noting->request.nonce = party->machine.nonce;
+        noting->request.listens = party->machine.listens;
         noting->request.token = party->machine.token;
         noting->request.note = noting->text;
         noting->request.note_size = sizeof noting->text;
@@ -97,10 +98,13 @@ void notes_event(sim *s, sim_party *party, const sim_event *event)
     if (!process->alive || event->version != process->boot || s->winding_up)
         return;
     /* The models' net may have lost it; a store of its own code has its deadlines kept. */
-    if (!s->model && noting->outstanding && simba__local_reached(process_now(s, process), noting->request.deadline))
+    if (!s->model && noting->outstanding && simba__local_reached(process_now(s, process), noting->request.deadline)) {
         noting->outstanding = false;
+        noting->unsure |= noting->request.op == SIMBA_OP_WRITE_NOTE;
+    }
     const bool connected = s->model || s->plan->store != SIM_STORE_SESSION || process->session;
-    const bool leads = party->is_member && simba__contention_valid_until(&party->machine).ns != 0;
+    const bool leads = party->is_member && simba__contention_valid_until(&party->machine).ns != 0 &&
+                       (party->sharing.sharers == 0 || party->sharing.linger.user);
     if (!noting->outstanding && connected && party->exists)
         begin(s, party, leads && sim_chance(s, 700));
     plan_next(s, party);
@@ -127,6 +131,8 @@ void notes_answered(sim *s, sim_party *party, const simba_request *request, uint
     if (generation != noting->generation || !noting->outstanding)
         return; /* given up */
     noting->outstanding = false;
+    if (request->op == SIMBA_OP_WRITE_NOTE)
+        noting->unsure = request->reply.status < 0;
     if (request->reply.status < 0)
         return;
     if (simba__reply_check(request, s->timing.session, NULL) < 0)

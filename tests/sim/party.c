@@ -81,7 +81,9 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
     set_timer(s, party, actions->timer);
     if (party->is_member) {
         process_want(s, party, simba__contention_wants_news(&party->machine, s->caps));
-        if (party->locker)
+        if (party->sharing.sharers > 0)
+            lingering_told(s, party, actions);
+        else if (party->locker)
             told_locker(s, party, actions);
         else if (simba__telling_note(&party->telling, actions, true))
             post(s, party);
@@ -96,6 +98,8 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
     }
     if (actions->released && party->locker)
         ack(s, party);
+    if (party->sharing.sharers > 0)
+        lingering_after(s, party);
 }
 
 struct moment {
@@ -142,6 +146,8 @@ void party_step(sim *s, sim_party *party, simba__event *event)
     simba__actions actions;
     event->now = process_now(s, process);
     event->session_until = process->session_until;
+    if (party->sharing.sharers > 0)
+        lingering_before(party, event);
     if (party->is_member)
         step_member(s, party, event, &actions);
     else
@@ -217,14 +223,14 @@ static void callback_ended(sim *s, sim_party *party)
 
 /* --- the application's calls ------------------------------------------------------------------------- */
 
-void party_start(sim *s, sim_party *party)
+void party_start_contender(sim *s, sim_party *party)
 {
     sim_process *process = process_of(s, party);
     if (party->running || !process->alive || s->winding_up)
         return;
     party->exists = true;
     party->running = true;
-    party->restarts = true;
+    party->restarts |= party->sharing.sharers == 0;
     party->stop_returned = false;
     party->stop_wanted = false;
     party->life += party->locker;
@@ -234,16 +240,28 @@ void party_start(sim *s, sim_party *party)
         sim_log(s, party->name, "start");
     simba__event event = {
         .kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2), .give_up = SIMBA__NEVER};
-    if (party->locker && !party->try_once && sim_chance(s, 500)) {
+    if (party->locker && party->sharing.sharers == 0 && !party->try_once && sim_chance(s, 500)) {
         event.give_up = simba__local_add(process_now(s, process), sim_pick(s, SIM_MS, 2 * s->timing.ttl_ns));
         process_plan(s, EV_LOCKER_GIVE_UP, index_of(s, party), process, event.give_up, party->life);
     }
     party_step(s, party, &event);
 }
 
+void party_start(sim *s, sim_party *party)
+{
+    if (party->sharing.sharers > 0)
+        lingering_start(s, party);
+    else
+        party_start_contender(s, party);
+}
+
 void party_stop(sim *s, sim_party *party)
 {
     simba__event event = {.kind = SIMBA__EV_STOP};
+    if (party->sharing.sharers > 0) {
+        lingering_stop(s, party);
+        return;
+    }
     party->restarts = false;
     if (!party->running)
         return;
@@ -270,6 +288,8 @@ void party_make(sim *s, sim_party *party)
         simba__contention_init(&party->machine, &s->timing, s->caps & SIMBA_CAP_QUEUE);
         party->machine.once = party->locker;
         party->machine.try_once = party->try_once;
+        if (party->sharing.sharers > 0)
+            lingering_make(s, party, &s->plan->member[index_of(s, party)]);
     } else {
         simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
     }
@@ -316,6 +336,11 @@ void party_event(sim *s, sim_party *party, const sim_event *event)
         break;
     case EV_NOTE:
         notes_event(s, party, event);
+        break;
+    case EV_LINGER:
+    case EV_SHARER_WANTS:
+    case EV_SHARER_LEAVES:
+        lingering_event(s, party, event);
         break;
     default:
         if (event->version == party->life)

@@ -259,6 +259,7 @@ void process_init(sim *s)
         party->id = plan->id;
         party->locker = plan->locker;
         party->try_once = plan->try_once;
+        party->sharing.sharers = plan->sharers;
         s->parties = i + 1;
     }
 }
@@ -319,6 +320,7 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         party->stop_wanted = false;
         party->strand = STRAND_IDLE;
         party->valid_until.ns = 0;
+        lingering_kill(party);
         sim_log(s, party->name, "killed");
     }
     if (back_after_ns > 0)
@@ -334,6 +336,8 @@ static void plan_anew(sim *s, unsigned p)
         if (party->process != p || !process->alive)
             continue;
         process_plan(s, EV_TIMER, i, process, party->timer, ++party->timer_version);
+        if (party->sharing.sharers > 0)
+            lingering_plan_anew(s, party);
         if (party->outstanding && !s->model)
             process_plan(s, EV_DEADLINE, i, process, party->request.deadline, ++party->deadline_version);
     }

@@ -150,6 +150,12 @@ int64_t sim_hand_over_ns(const sim *s)
     }
 }
 
+/* For how long lockers that linger are looked at when all is well. */
+static int64_t lingering_ns(const sim *s)
+{
+    return s->plan->lingers ? 4 * s->timing.ttl_ns : 0;
+}
+
 /* --- the drill of L2: a leader stops, and perhaps a waiter has just died ---------------------------------- */
 
 static bool waits(const sim *s, const sim_party *party, unsigned mutex)
@@ -228,6 +234,7 @@ static void hand_over(sim *s)
 static void wind_up(sim *s)
 {
     check_hand_over(s);
+    s->settled = false;
     s->winding_up = true;
     for (unsigned i = 0; i < s->parties; i++)
         if (s->process[s->party[i].process].alive)
@@ -247,7 +254,7 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->log = log;
     s->now = 0;
     s->random = plan->seed ^ UINT64_C(0x5EED);
-    s->healed = s->winding_up = false;
+    s->healed = s->settled = s->winding_up = false;
     s->model = models[plan->store];
     if (s->model && !s->kept[plan->store])
         s->kept[plan->store] = s->model->new ();
@@ -255,6 +262,8 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->caps = s->model ? s->model->backend->caps
                        : caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) |
                              (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
+    if (plan->lingers && !s->model && plan->store != SIM_STORE_POLL)
+        s->caps |= SIMBA_CAP_WANTED;
     s->messages = s->message_free = 0;
     memset(&s->checks, 0, sizeof s->checks);
     memset(&s->verdict, 0, sizeof s->verdict);
@@ -286,7 +295,8 @@ static void populate(sim *s)
     const int64_t settled = s->plan->horizon_ns + sim_settle_ns(s);
     sim_plan_event(s, EV_HEAL, 0, s->plan->horizon_ns, 0, 0);
     sim_plan_event(s, EV_HAND_OVER, 0, settled, 0, 0);
-    sim_plan_event(s, EV_WIND_UP, 0, settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS, 0, 0);
+    sim_plan_event(s, EV_WIND_UP, 0,
+                   settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS + lingering_ns(s), 0, 0);
 }
 
 static void happen(sim *s, const sim_event *event)
@@ -300,6 +310,7 @@ static void happen(sim *s, const sim_event *event)
         break;
     case EV_HAND_OVER:
         check_settled(s);
+        s->settled = true;
         hand_over(s);
         break;
     case EV_WIND_UP:
@@ -336,7 +347,7 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
     sim_event event;
     prepare(s, plan, log);
     populate(s);
-    const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s);
+    const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s) + lingering_ns(s);
     while (!s->verdict.promise && sim_events_next(&s->events, &event) && event.at <= end) {
         s->now = event.at;
         if (++s->verdict.events > EVENTS_MAX + (uint64_t)(end / SIM_S) * EVENTS_PER_S)
@@ -344,6 +355,8 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
         happen(s, &event);
         if (s->model)
             clients_settle(s);
+        if (s->settled && plan->lingers)
+            lingering_check_kept(s);
     }
     if (!s->verdict.promise) {
         s->now = end;

@@ -196,9 +196,38 @@ static void note_request(sim *s, sim_message *message)
     sim_message copy = *message;
     const bool written = simba__row_apply(row, store_now(s), &copy.request);
     copy.note = (sim_note){row->note_token, row->note_number};
+    if (written)
+        lingering_check_written(s, &s->party[copy.party], copy.request.token, copy.request.note_number);
     if (written && s->plan->store == SIM_STORE_PUSH)
         tell_all(s, copy.mutex, &(simba_push){.kind = SIMBA_PUSH_NOTED});
     answer(s, &copy);
+}
+
+/* A holder that listens hears that somebody waits: of one in the queue when it gets the mutex, and of everybody who asks in vain. */
+static void tell_holder(sim *s, unsigned mutex)
+{
+    const uint8_t party = s->store.listening[mutex];
+    uint32_t index;
+    sim_message *message = net_message(s, MSG_PUSH, s->party[party].process, &index);
+    message->party = party;
+    message->request.nonce = s->store.listener[mutex];
+    message->push.kind = SIMBA_PUSH_WANTED;
+    net_to_process(s, index, false, 0);
+}
+
+static void look_who_listens(sim *s, const sim_message *message, bool did)
+{
+    const unsigned m = message->mutex;
+    const simba_request *request = &message->request;
+    if (request->op != SIMBA_OP_ACQUIRE || !(s->caps & SIMBA_CAP_WANTED))
+        return;
+    if (did && request->listens) {
+        s->store.listener[m] = request->nonce;
+        s->store.listening[m] = message->party;
+    }
+    const bool listens = s->store.listener[m] && s->store.row[m].nonce == s->store.listener[m];
+    if (listens && (did ? s->store.waiting[m].count > 0 : request->queue))
+        tell_holder(s, m);
 }
 
 void lease_request(sim *s, sim_message *message)
@@ -225,6 +254,7 @@ void lease_request(sim *s, sim_message *message)
     copy.request.reply.place = copy.request.op == SIMBA_OP_ACQUIRE && !did ? place_of(s, &copy) : 0;
     if (did)
         changed(s, m, &before, copy.party, straggler);
+    look_who_listens(s, &copy, did);
     answer(s, &copy);
 }
 

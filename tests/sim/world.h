@@ -1,6 +1,7 @@
 /* The inside of a simulation, for the files that make it up:
  *
  *   party.c     contenders, observers and their applications: carries out what the machines of src/core want
+ *   lingering.c lockers that share a contender, and linger
  *   process.c   the simulated runtime: requests and pushes, life and death; what goes wrong with a process
  *   notes.c     the notes that applications write and read
  *   net.c       messages between a process and the model of a store
@@ -15,6 +16,7 @@
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
+#include "core/linger.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"
@@ -64,6 +66,9 @@ typedef enum sim_event_kind {
     EV_LOCKER_GIVE_UP,
     EV_LOCKER_AGAIN,
     EV_NOTE,
+    EV_LINGER,
+    EV_SHARER_WANTS, /* arg: which, also below */
+    EV_SHARER_LEAVES,
 } sim_event_kind;
 
 typedef enum sim_message_kind {
@@ -113,6 +118,7 @@ typedef struct sim_noting {
     simba_request request;
     uint32_t generation;
     bool outstanding;
+    bool unsure;     /* the latest write went unanswered, or failed */
     uint64_t number; /* of its latest write */
     sim_note wrote;
     char text[SIM_NOTE_SIZE]; /* the same as it is written */
@@ -120,6 +126,34 @@ typedef struct sim_noting {
     sim_note known;           /* the youngest that anybody had seen when it was asked */
     uint64_t granted;         /* the greatest token that the store had granted by then */
 } sim_noting;
+
+/* A locker that shares its contender with others. */
+typedef struct sim_sharer {
+    simba__lingerer lingerer; /* first */
+    uint32_t version;         /* of its planned event */
+    uint32_t asked;           /* `once`: the first request that may answer it */
+    bool once, waits, has;
+    uint64_t came; /* its place among all that ever waited */
+} sim_sharer;
+
+typedef struct sim_sharing {
+    simba__linger linger;
+    unsigned sharers; /* 0: nobody shares this party */
+    sim_sharer sharer[SIM_SHARERS];
+    simba_local timer;
+    uint32_t timer_version;
+    /* What is to be done after the step that is under way. */
+    bool wanted, answered;
+    uint32_t answer;
+    /* For the checks. */
+    uint64_t arrivals;
+    uint64_t token;         /* of the grant */
+    uint64_t number_before; /* of the latest write of those that had the grant before */
+    bool others;
+    simba_local others_at, first_released;
+    unsigned turns;
+    int64_t kept_since, wanted_since; /* 0: it is not */
+} sim_sharing;
 
 typedef struct sim_party {
     bool is_member;
@@ -137,6 +171,7 @@ typedef struct sim_party {
     uint32_t generation;
     bool outstanding;
     sim_noting noting;
+    sim_sharing sharing;
     simba_local deadline;
     simba_local timer;
     uint32_t timer_version, deadline_version, life; /* of planned events; life: one per start and per process */
@@ -163,6 +198,7 @@ typedef struct sim_party {
     bool stop_wanted;    /* stop was called and has not returned */
     uint64_t held_token; /* of the leadership that was announced last */
     int64_t started_at;
+    uint64_t refused; /* the token of the grant because of which the store refused it last */
 } sim_party;
 
 typedef struct sim_topic {
@@ -202,6 +238,7 @@ typedef struct sim_child {
     uint64_t nonce;
     uint64_t session;
     uint8_t party;
+    bool listens;
 } sim_child;
 
 typedef struct sim_children {
@@ -238,6 +275,8 @@ typedef struct sim_store {
     int64_t frozen_until;
     simba__row row[SIM_MUTEXES];
     sim_waiting waiting[SIM_MUTEXES];
+    uint64_t listener[SIM_MUTEXES]; /* the nonce of a holder that listens, and its party */
+    uint8_t listening[SIM_MUTEXES];
     uint8_t invited[SIM_MUTEXES]; /* the party for which the mutex is kept for a moment */
     int64_t invited_until[SIM_MUTEXES];
     uint32_t subscribed[SIM_PROCESSES][SIM_MUTEXES]; /* the boot of the process, 0: not */
@@ -335,6 +374,7 @@ struct sim {
     sim_store store;
     sim_checks checks;
     bool healed;
+    bool settled; /* and everything has had the time to go well again */
     bool winding_up;
     FILE *log;
     sim_verdict verdict;
@@ -432,6 +472,24 @@ bool client_is_muted(const sim *s, unsigned process);
 void party_make(sim *s, sim_party *party);
 void party_step(sim *s, sim_party *party, simba__event *event);
 void party_event(sim *s, sim_party *party, const sim_event *event);
+void party_start_contender(sim *s, sim_party *party);
+
+/* --- lingering.c: of parties that are shared ---------------------------------------------------------- */
+
+void lingering_make(const sim *s, sim_party *party, const sim_member_plan *plan);
+void lingering_start(sim *s, sim_party *party);
+void lingering_stop(sim *s, sim_party *party);
+void lingering_kill(sim_party *party);
+void lingering_plan_anew(sim *s, const sim_party *party);
+void lingering_event(sim *s, sim_party *party, const sim_event *event);
+/* Around a step of its machine: before it, when its actions are carried out, and after that. */
+void lingering_before(sim_party *party, const simba__event *event);
+void lingering_told(sim *s, sim_party *party, const simba__actions *actions);
+void lingering_after(sim *s, sim_party *party);
+/* The model of a store has written a note. */
+void lingering_check_written(sim *s, const sim_party *party, uint64_t token, uint64_t number);
+/* After every event. */
+void lingering_check_kept(sim *s);
 
 /* --- notes.c ----------------------------------------------------------------------------------------- */
 
