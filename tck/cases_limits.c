@@ -50,11 +50,12 @@ static void thousand(tck *t)
 /* A client's own numbers add up. */
 static void stats(tck *t)
 {
-    tck_client *client = tck_client_faulty(t, 0);
+    tck_client *client = tck_client_faulty(t, t->patience_ms);
     TCK_REQUIRE(t, client);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
     tck_probe *waiter = tck_probe_new(arena, client);
+    leader->timing = waiter->timing = tck_timing_steady(t);
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(waiter));

@@ -27,14 +27,16 @@ void simba__gate_fini(simba__gate *gate)
     pthread_mutex_destroy(&gate->line_lock);
 }
 
-/* The first in line, once it was woken. */
+/* The first in line, once it was woken. It does not come before a thread of the client's own, which calls it in turn. */
 static void wait_for_call(simba__gate *gate, place *self)
 {
-    const int64_t until_ns = simba__clock_mono_ns() + SIMBA__GATE_MOMENT_US * INT64_C(1000);
-    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    int rc = 0;
-    while (rc == 0 && gate->first != SIMBA__FIRST_CALLED)
-        rc = pthread_cond_timedwait(&self->moved, &gate->line_lock, &until);
+    do {
+        const int64_t until_ns = simba__clock_mono_ns() + SIMBA__GATE_MOMENT_US * INT64_C(1000);
+        const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+        int rc = 0;
+        while (rc == 0 && gate->first != SIMBA__FIRST_CALLED)
+            rc = pthread_cond_timedwait(&self->moved, &gate->line_lock, &until);
+    } while (gate->first != SIMBA__FIRST_CALLED && atomic_load(&gate->urgent) > 0);
     gate->first = SIMBA__FIRST_CALLED; /* nobody need wake it */
 }
 
@@ -91,7 +93,7 @@ static void pass_in_line(simba__gate *gate, pthread_mutex_t *lock)
 
 void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock)
 {
-    if (pthread_mutex_trylock(lock) != 0)
+    if (atomic_load_explicit(&gate->urgent, memory_order_relaxed) > 0 || pthread_mutex_trylock(lock) != 0)
         pass_in_line(gate, lock);
     const pthread_t self = pthread_self();
     if (!pthread_equal(gate->last, self))
@@ -99,6 +101,15 @@ void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock)
     else if (gate->heat < HOTTEST)
         gate->heat++;
     gate->last = self;
+}
+
+void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock)
+{
+    if (pthread_mutex_trylock(lock) == 0)
+        return;
+    atomic_fetch_add(&gate->urgent, 1);
+    pthread_mutex_lock(lock);
+    atomic_fetch_sub(&gate->urgent, 1);
 }
 
 void simba__gate_leave(simba__gate *gate)

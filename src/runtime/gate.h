@@ -6,7 +6,10 @@
  * So they stand in line, and only the first in line tries to get the lock. Who leaves the lock calls the first in line. But a
  * thread that takes the lock again and again calls nobody: it goes on for a moment (SIMBA__GATE_MOMENT_US), until the first in line
  * tries by itself. A thread that finds the lock free takes it, whoever stands in line: the lock is never idle because the next
- * thread still has to wake up. */
+ * thread still has to wake up.
+ *
+ * The client's own threads do not stand in line. While one of them waits for the lock, nobody who comes takes the lock before it: a
+ * program that locks and unlocks in a loop must not keep the client from renewing, or from reading what a store says. */
 #ifndef SIMBA_RUNTIME_GATE_H
 #define SIMBA_RUNTIME_GATE_H
 
@@ -29,6 +32,7 @@ typedef struct simba__gate {
     simba__list line;          /* threads, in the order in which they came */
     atomic_size_t length;      /* of the line */
     _Atomic simba__first first;
+    atomic_uint urgent; /* the client's own threads that wait for the lock */
 
     /* Under the client's lock: */
     pthread_t last; /* the thread that came through last */
@@ -40,6 +44,8 @@ void simba__gate_fini(simba__gate *gate);
 
 /* Take the lock that is behind the gate. */
 void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock);
+/* The same for the client's own threads, past the line. */
+void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock);
 /* The caller, who holds the lock, is about to release it. */
 void simba__gate_leave(simba__gate *gate);
 

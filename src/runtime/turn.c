@@ -124,7 +124,7 @@ static void begin(simba__turn *turn)
 void simba__enter(simba__turn *turn)
 {
     check_not_in_turn(turn);
-    pthread_mutex_lock(&turn->lock);
+    simba__gate_pass_by(&turn->gate, &turn->lock);
     begin(turn);
 }
 

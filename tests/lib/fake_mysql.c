@@ -68,7 +68,7 @@ static bool hear(fake_mysql *fake, int client)
 
 static bool greet(fake_mysql *fake, int client)
 {
-    static mysql_speech hello;
+    mysql_speech hello;
     hello.length = 0;
     if (fake->hello)
         mysql_put(&hello, fake->hello, fake->hello_size);

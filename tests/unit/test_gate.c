@@ -144,6 +144,35 @@ static void who_leaves_calls_the_first(void **state)
     pthread_join(thread, NULL);
 }
 
+static void *pass_by(void *unused)
+{
+    simba__gate_pass_by(&stage.gate, &stage.lock);
+    stage.total++;
+    leave();
+    return unused;
+}
+
+/* While a thread of the client's own waits for the lock, a busy one does not take it again. */
+static void the_client_comes_first(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < HOT_TURNS; i++) {
+        pthread_t thread;
+        enter();
+        assert_int_equal(pthread_create(&thread, NULL, pass_by, NULL), 0);
+        const int64_t until_ns = simba__clock_mono_ns() + ref_scaled_ms(10000) * 1000000;
+        while (atomic_load(&stage.gate.urgent) == 0) {
+            assert_true(simba__clock_mono_ns() < until_ns);
+            sched_yield();
+        }
+        leave();
+        enter();
+        assert_int_equal(stage.total, i + 1);
+        leave();
+        pthread_join(thread, NULL);
+    }
+}
+
 static void *count(void *unused)
 {
     for (int i = 0; i < EACH; i++) {
@@ -172,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_busy_thread_does_not_keep_the_others_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_in_line_comes_uncalled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_leaves_calls_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_client_comes_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_at_a_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
