@@ -139,20 +139,27 @@ static char *path_of(zk_op *op, const char *path, const char *child)
 
 /* --- answers ------------------------------------------------------------------------------------------------ */
 
+static struct Stat with_bounded_times(const struct Stat *told)
+{
+    struct Stat stat = *told;
+    stat.ctime = simba__zk_time_ms(told->ctime);
+    stat.mtime = simba__zk_time_ms(told->mtime);
+    return stat;
+}
+
 /* `set`: a watch is set by this answer. */
-static void answer(const void *data, zk_result *result, bool set)
+static void answer(const void *data, const zk_result *told, bool set)
 {
     struct call *call = (struct call *)(uintptr_t)data;
     zk_op *op = call->op;
     zk_watch *watch = call->watch;
     zk_answered *answered = call->answered;
+    zk_result result = *told;
     struct Stat stat;
     simba__free(call);
-    if (result->rc == ZOK && result->stat) {
-        stat = *result->stat;
-        stat.ctime = simba__zk_time_ms(stat.ctime);
-        stat.mtime = simba__zk_time_ms(stat.mtime);
-        result->stat = &stat;
+    if (told->rc == ZOK && told->stat) {
+        stat = with_bounded_times(told->stat);
+        result.stat = &stat;
     }
     op->awaited--;
     if (op->phase != ZK_OP_CLOSED) {
@@ -161,8 +168,8 @@ static void answer(const void *data, zk_result *result, bool set)
             watch->call = NULL;
         if (watch && !set)
             watch_free(watch);
-        result->watched = watch && set && watch->slot;
-        answered(op, result);
+        result.watched = watch && set && watch->slot;
+        answered(op, &result);
     }
     simba__zk_op_go(op);
 }
