@@ -8,6 +8,7 @@
 #include "backends/sql_operations.h"
 #include "core/reply.h"
 #include "core/row.h"
+#include "util/clock.h"
 #include "util/random.h"
 
 /* --- operations ------------------------------------------------------------------------------------------------ */
@@ -286,9 +287,12 @@ static void first_in_line(void **state)
     assert_int_equal(testhost_watch(&c, &second), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     await_hearing(&c, SIMBA__SQL_HEARS);
+    const int64_t released_ns = simba__clock_mono_ns();
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
     assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 500));
-    assert_false(await_push(&c, SIMBA_PUSH_RELEASED, 20));
+    /* The second one looks after 40 ms, which a busy machine may have taken already. */
+    assert_true(!await_push(&c, SIMBA_PUSH_RELEASED, 20) ||
+                simba__clock_mono_ns() - released_ns >= 40 * SIMBA__NS_PER_MS);
     assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 1000)); /* b did nothing */
     /* The one that was told and did not come is behind the other, the next time. */
     assert_mine(acquire(&a, "orders", "me", 4));
