@@ -46,6 +46,18 @@ extern const machine machine_sql_batch;
 extern const machine machine_zk_liveness, machine_zk_latch;
 #endif
 
+/* For machines: what can happen next. */
+typedef struct machine_list {
+    choice *at;
+    unsigned count;
+} machine_list;
+
+static inline void machine_add(machine_list *list, bool is_open, unsigned kind, unsigned member, unsigned slot)
+{
+    if (is_open && list->count < SEARCH_CHOICES)
+        list->at[list->count++] = (choice){(uint8_t)kind, (uint8_t)member, (uint8_t)slot};
+}
+
 /* For machines: a promise is broken; something has happened. */
 void machine_broken(machine_head *head, const char *promise, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

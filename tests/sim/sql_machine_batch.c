@@ -524,17 +524,6 @@ static void begin_batch(world *w, unsigned index, unsigned slot)
     carry_out(w, index, true); /* it connects, or looks whether it is connected */
 }
 
-typedef struct list {
-    choice *at;
-    unsigned count;
-} list;
-
-static void add(list *l, bool is_open, choice_kind kind, unsigned member, unsigned slot)
-{
-    if (is_open && l->count < SEARCH_CHOICES)
-        l->at[l->count++] = (choice){(uint8_t)kind, (uint8_t)member, (uint8_t)slot};
-}
-
 static bool may_begin(const world *w, unsigned index, unsigned slot)
 {
     for (unsigned m = 0; m < MUTEXES; m++)
@@ -557,25 +546,25 @@ static bool is_blocked(const world *w, unsigned index)
 static unsigned choices(const void *of, choice *ret_choices)
 {
     const world *w = of;
-    list l = {ret_choices, 0};
+    machine_list l = {ret_choices, 0};
     for (unsigned i = 0; i < bound(w, CLIENTS); i++) {
         const client *c = &w->clients[i];
         if (c->phase == PHASE_IDLE) {
             for (unsigned slot = 1; slot < WISHES * WISHES && w->left[BATCHES] > 0; slot++)
-                add(&l, may_begin(w, i, slot), CHOICE_BEGIN, i, slot);
+                machine_add(&l, may_begin(w, i, slot), CHOICE_BEGIN, i, slot);
             continue;
         }
         const bool blocked = is_blocked(w, i);
-        add(&l, !blocked, CHOICE_CARRY_OUT, i, 0);
-        add(&l, blocked, CHOICE_TIMEOUT, i, 0);
-        add(&l, w->left[LOSSES] > 0, CHOICE_LOSE, i, 0);
-        add(&l, w->left[LOSSES] > 0 && !blocked, CHOICE_LOSE_ANSWER, i, 0);
+        machine_add(&l, !blocked, CHOICE_CARRY_OUT, i, 0);
+        machine_add(&l, blocked, CHOICE_TIMEOUT, i, 0);
+        machine_add(&l, w->left[LOSSES] > 0, CHOICE_LOSE, i, 0);
+        machine_add(&l, w->left[LOSSES] > 0 && !blocked, CHOICE_LOSE_ANSWER, i, 0);
     }
     for (unsigned m = 0; m < MUTEXES; m++) {
-        add(&l, w->left[LOCKS] > 0 && w->rows[m].exists && w->rows[m].locked_by == 0, CHOICE_LOCK, 0, m);
-        add(&l, w->rows[m].locked_by == SOMEBODY, CHOICE_UNLOCK, 0, m);
+        machine_add(&l, w->left[LOCKS] > 0 && w->rows[m].exists && w->rows[m].locked_by == 0, CHOICE_LOCK, 0, m);
+        machine_add(&l, w->rows[m].locked_by == SOMEBODY, CHOICE_UNLOCK, 0, m);
     }
-    add(&l, w->left[TICKS] > 0, CHOICE_TICK, 0, 0);
+    machine_add(&l, w->left[TICKS] > 0, CHOICE_TICK, 0, 0);
     return l.count;
 }
 

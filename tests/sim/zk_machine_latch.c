@@ -817,62 +817,51 @@ static void leave(world *w, client *c)
 
 /* --- choices -------------------------------------------------------------------------------------------- */
 
-typedef struct list {
-    choice *at;
-    unsigned count;
-} list;
-
-static void add(list *l, bool is_open, choice_kind kind, unsigned who, unsigned slot)
-{
-    if (is_open && l->count < SEARCH_CHOICES)
-        l->at[l->count++] = (choice){(uint8_t)kind, (uint8_t)who, (uint8_t)slot};
-}
-
 static bool is_leaving(const client *c)
 {
     return c->runs[LATEST] && c->attempt[LATEST].wish == ZK_WISH_LEAVE;
 }
 
-static void add_of_client(const world *w, list *l, unsigned i)
+static void add_of_client(const world *w, machine_list *l, unsigned i)
 {
     const client *c = &w->client[i];
-    add(l, c->is_connected && c->answered > 0, CHOICE_DELIVER, i, 0);
-    add(l, c->is_connected && c->answered < c->calls && is_room(c, 0), CHOICE_SERVE, i, 0);
-    add(l, c->behind > 0 && is_room(c, 0), CHOICE_APPLY, i, 0);
+    machine_add(l, c->is_connected && c->answered > 0, CHOICE_DELIVER, i, 0);
+    machine_add(l, c->is_connected && c->answered < c->calls && is_room(c, 0), CHOICE_SERVE, i, 0);
+    machine_add(l, c->behind > 0 && is_room(c, 0), CHOICE_APPLY, i, 0);
     const bool watches = c->slot_guard.client < CLIENTS && c->slot_before.client < CLIENTS;
-    add(l, !c->is_connected, CHOICE_CONNECT, i, 0);
-    add(l, !c->is_connected && watches, CHOICE_CONNECT, i, 1);
+    machine_add(l, !c->is_connected, CHOICE_CONNECT, i, 0);
+    machine_add(l, !c->is_connected && watches, CHOICE_CONNECT, i, 1);
     const bool is_idle = c->is_connected && is_room(c, 3);
-    add(l, is_idle && c->has_later && !c->runs[GUARDING] && c->latch.place == ZK_LEADS, CHOICE_CHORE, i, 0);
-    add(l, is_idle && c->has_won && w->head.bounds[TIDIES] > 0 && !c->numbers.watched && !c->is_arming, CHOICE_ARM, i,
-        0);
+    machine_add(l, is_idle && c->has_later && !c->runs[GUARDING] && c->latch.place == ZK_LEADS, CHOICE_CHORE, i, 0);
+    machine_add(l, is_idle && c->has_won && w->head.bounds[TIDIES] > 0 && !c->numbers.watched && !c->is_arming,
+                CHOICE_ARM, i, 0);
 }
 
-static void add_wishes(const world *w, list *l, unsigned i)
+static void add_wishes(const world *w, machine_list *l, unsigned i)
 {
     const client *c = &w->client[i];
     const bool is_out = !c->wants && !c->runs[LATEST] && c->is_connected && is_room(c, 3);
-    add(l, is_out, CHOICE_ACQUIRE, i, 0);
-    add(l, is_out && w->left[TRIES] > 0, CHOICE_ACQUIRE, i, 1);
-    add(l,
-        c->wants && !is_leaving(c) && !c->runs[OLDER] && is_room(c, 3) &&
-            (c->latch.place == ZK_LEADS || w->left[LEAVES] > 0),
-        CHOICE_LEAVE, i, 0);
+    machine_add(l, is_out, CHOICE_ACQUIRE, i, 0);
+    machine_add(l, is_out && w->left[TRIES] > 0, CHOICE_ACQUIRE, i, 1);
+    machine_add(l,
+                c->wants && !is_leaving(c) && !c->runs[OLDER] && is_room(c, 3) &&
+                    (c->latch.place == ZK_LEADS || w->left[LEAVES] > 0),
+                CHOICE_LEAVE, i, 0);
 }
 
-static void add_faults(const world *w, list *l, unsigned i)
+static void add_faults(const world *w, machine_list *l, unsigned i)
 {
     const client *c = &w->client[i];
     for (unsigned n = 0; w->left[BREAKS] > 0 && c->is_connected && n <= (unsigned)(c->calls - c->answered); n++)
         if (n == 0 || is_write(&c->call[c->answered + n - 1]))
-            add(l, true, CHOICE_BREAK, i, n);
-    add(l, w->left[ENDS] > 0 && !c->is_connected, CHOICE_END, i, 0);
+            machine_add(l, true, CHOICE_BREAK, i, n);
+    machine_add(l, w->left[ENDS] > 0 && !c->is_connected, CHOICE_END, i, 0);
 }
 
 static unsigned choices(const void *of, choice *ret_choices)
 {
     const world *w = of;
-    list l = {ret_choices, 0};
+    machine_list l = {ret_choices, 0};
     for (unsigned i = 0; i < clients(w); i++)
         add_of_client(w, &l, i);
     for (unsigned i = 0; i < clients(w); i++)
@@ -880,8 +869,8 @@ static unsigned choices(const void *of, choice *ret_choices)
     for (unsigned i = 0; i < clients(w); i++)
         add_faults(w, &l, i);
     for (unsigned i = 0; w->left[REMOVALS] > 0 && i < w->truth.count; i++)
-        add(&l, true, CHOICE_REMOVE, 0, i);
-    add(&l, w->left[TIDIES] > 0 && w->truth.is_there && w->truth.count == 0, CHOICE_TIDY, 0, 0);
+        machine_add(&l, true, CHOICE_REMOVE, 0, i);
+    machine_add(&l, w->left[TIDIES] > 0 && w->truth.is_there && w->truth.count == 0, CHOICE_TIDY, 0, 0);
     return l.count;
 }
 
@@ -1115,7 +1104,7 @@ static void settle(world *w)
 {
     for (unsigned n = 0; !w->head.promise; n++) {
         choice all[SEARCH_CHOICES];
-        list l = {all, 0};
+        machine_list l = {all, 0};
         for (unsigned i = 0; i < clients(w); i++)
             add_of_client(w, &l, i);
         if (l.count == 0)

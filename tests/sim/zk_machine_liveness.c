@@ -122,64 +122,54 @@ static bool may_tick(const world *w)
     return (!is_under_way(w) || w->left[DELAYS] > 0) && (!has_to_act(w) || w->left[PAUSES] > 0);
 }
 
-typedef struct list {
-    choice *at;
-    unsigned count;
-} list;
-
-static void add(list *l, bool is_open, choice_kind kind, unsigned slot)
-{
-    if (is_open)
-        l->at[l->count++] = (choice){(uint8_t)kind, 0, (uint8_t)slot};
-}
-
-static void add_of_client(const world *w, list *l)
+static void add_of_client(const world *w, machine_list *l)
 {
     const zk_link link = w->live.link;
     const zk_advice advice = link == ZK_APART ? ZK_WAIT : simba__zk_live_advise(&w->live, now(w));
     for (unsigned i = 0; i < SERVERS; i++)
-        add(l, link == ZK_APART && w->servers[i].is_up, CHOICE_ATTEMPT, i);
-    add(l, advice == ZK_SEND_BEAT, CHOICE_BEAT, 0);
-    add(l, advice == ZK_GIVE_UP, CHOICE_GIVE_UP, 0);
-    add(l, link != ZK_APART && !w->is_linked, CHOICE_LEARN, 0);
-    add(l, link == ZK_CONNECTING && w->is_linked, CHOICE_MADE, 0);
-    add(l, w->handshake > SHAKE_SENT, CHOICE_WELCOME, 0);
-    add(l, w->agreed > 0, CHOICE_ANSWER, 0);
+        machine_add(l, link == ZK_APART && w->servers[i].is_up, CHOICE_ATTEMPT, 0, i);
+    machine_add(l, advice == ZK_SEND_BEAT, CHOICE_BEAT, 0, 0);
+    machine_add(l, advice == ZK_GIVE_UP, CHOICE_GIVE_UP, 0, 0);
+    machine_add(l, link != ZK_APART && !w->is_linked, CHOICE_LEARN, 0, 0);
+    machine_add(l, link == ZK_CONNECTING && w->is_linked, CHOICE_MADE, 0, 0);
+    machine_add(l, w->handshake > SHAKE_SENT, CHOICE_WELCOME, 0, 0);
+    machine_add(l, w->agreed > 0, CHOICE_ANSWER, 0, 0);
 }
 
-static void add_of_servers(const world *w, list *l)
+static void add_of_servers(const world *w, machine_list *l)
 {
-    add(l, can_shake(w), CHOICE_SHAKE, 0);
-    add(l, w->is_linked && w->sent > 0 && !has_to_report(w, &w->servers[w->server]), CHOICE_HEAR, 0);
-    add(l, can_agree(w), CHOICE_AGREE, 0);
+    machine_add(l, can_shake(w), CHOICE_SHAKE, 0, 0);
+    machine_add(l, w->is_linked && w->sent > 0 && !has_to_report(w, &w->servers[w->server]), CHOICE_HEAR, 0, 0);
+    machine_add(l, can_agree(w), CHOICE_AGREE, 0, 0);
     for (unsigned i = 0; i < SERVERS; i++) {
         const server *s = &w->servers[i];
-        add(l, follows(s) && s->reported_ns < w->now_ns && (s->has_heard || !w->is_healed || has_to_report(w, s)),
-            CHOICE_REPORT, i);
-        add(l, !s->is_up, CHOICE_RESTART, i);
-        add(l, s->is_up && s->is_behind, CHOICE_REJOIN, i);
+        machine_add(l,
+                    follows(s) && s->reported_ns < w->now_ns && (s->has_heard || !w->is_healed || has_to_report(w, s)),
+                    CHOICE_REPORT, 0, i);
+        machine_add(l, !s->is_up, CHOICE_RESTART, 0, i);
+        machine_add(l, s->is_up && s->is_behind, CHOICE_REJOIN, 0, i);
     }
-    add(l, w->has_session && w->now_ns >= w->expires_ns, CHOICE_EXPIRE, 0);
+    machine_add(l, w->has_session && w->now_ns >= w->expires_ns, CHOICE_EXPIRE, 0, 0);
 }
 
-static void add_faults(const world *w, list *l)
+static void add_faults(const world *w, machine_list *l)
 {
     for (unsigned i = 0; i < SERVERS; i++) {
-        add(l, w->left[KILLS] > 0 && w->servers[i].is_up, CHOICE_KILL, i);
-        add(l, w->left[CHANGES] > 0 && follows(&w->servers[i]), CHOICE_REPLACE, i);
+        machine_add(l, w->left[KILLS] > 0 && w->servers[i].is_up, CHOICE_KILL, 0, i);
+        machine_add(l, w->left[CHANGES] > 0 && follows(&w->servers[i]), CHOICE_REPLACE, 0, i);
     }
-    add(l, w->left[CHANGES] > 0, CHOICE_REPLACE, NO_SERVER);
-    add(l, w->left[BREAKS] > 0 && w->live.link != ZK_APART && w->is_linked, CHOICE_BREAK, 0);
+    machine_add(l, w->left[CHANGES] > 0, CHOICE_REPLACE, 0, NO_SERVER);
+    machine_add(l, w->left[BREAKS] > 0 && w->live.link != ZK_APART && w->is_linked, CHOICE_BREAK, 0, 0);
 }
 
 static unsigned choices(const void *of, choice *ret_choices)
 {
     const world *w = of;
-    list l = {ret_choices, 0};
+    machine_list l = {ret_choices, 0};
     add_of_client(w, &l);
     add_of_servers(w, &l);
     add_faults(w, &l);
-    add(&l, may_tick(w), CHOICE_TICK, 0);
+    machine_add(&l, may_tick(w), CHOICE_TICK, 0, 0);
     return l.count;
 }
 
