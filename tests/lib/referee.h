@@ -15,8 +15,8 @@
 
 int64_t ref_now_ms(void);
 
-/* A duration as it should be where everything is slower: by SIMBA_TEST_SLOWNESS, a whole number that the build sets for
- * valgrind, and under ThreadSanitizer twice as long at least. */
+/* A duration as it should be where everything is slower: by SIMBA_TEST_SLOWNESS, a whole number that the presets of
+ * ThreadSanitizer and valgrind set. */
 int64_t ref_scaled_ms(int64_t ms);
 
 /* One lock for all that callbacks write and tests read. Unlocking rings the bell. */
