@@ -4,7 +4,7 @@
 
 #include "probe.h"
 
-/* How many of the probes have been told so far. With the lock. */
+/* How many of the probes have had the callback so far. With the lock. */
 static unsigned sum(tck_probe **probes, unsigned count, bool released)
 {
     unsigned total = 0;
@@ -161,7 +161,8 @@ static void take_line(const simba_listing *row, void *user)
     snprintf(self->next, sizeof self->next, "%s", row->next ? row->next : "");
 }
 
-/* List until so many wait, unless the store does not know. Without the lock: a list needs the turns of its client. */
+/* List until `count` contenders wait, unless the store does not know. Without the lock: a list needs the turns of its
+ * client. */
 static bool await_waiters(const tck_probe *probe, int64_t count, line *ret_line)
 {
     tck *t = probe->arena->kit;
