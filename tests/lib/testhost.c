@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/referee.h"
 #include "util/clock.h"
 #include "util/random.h"
 
@@ -270,7 +269,7 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
                     .token = token,
                     .ttl_ms = 10000,
                     .transition_ms = 6000,
-                    .deadline = {simba__clock_boot().ns + h->now_shift_ns + ref_scaled_ms(4000) * SIMBA__NS_PER_MS}}};
+                    .deadline = {simba__clock_boot().ns + h->now_shift_ns + 4000 * SIMBA__NS_PER_MS}}};
 }
 
 void testhost_submit(testhost *h, testhost_request *r)

@@ -79,7 +79,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
 /* Close it as the runtime would, and check that it comes to an end. */
 void testhost_close(testhost *h);
 
-/* Shorthand for a request with ttl 10 s, transition 6 s and a deadline in 4 s, scaled (lib/referee.h). */
+/* Shorthand for a request with ttl 10 s, transition 6 s and a deadline in 4 s. */
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
                                      uint64_t token);
 /* Submit without flushing; flush, in a turn; and run the queued jobs and the jobs that follow from them. */
