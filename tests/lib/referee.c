@@ -181,9 +181,10 @@ static void check_leases(const ref_arena *arena, const ref_contender *who)
     }
 }
 
-/* On a busy machine a thread may run long after the event that it tells of. So the referee does not go by the order in which
- * threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has lost it
- * and was not told yet: it is no leader any more. Neither is a contender whose lease ended before it could enter. */
+/* On a busy machine a thread may run long after the event that it reports. So the referee does not go by the order in
+ * which threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has
+ * lost it and was not told yet: it leads no longer. Neither does a contender whose lease ended before it could
+ * enter. */
 static void enter(ref_arena *arena, ref_contender *who, uint64_t token)
 {
     const bool valid = holds(who);
@@ -208,7 +209,7 @@ static void leave(ref_arena *arena, const ref_contender *who)
 
 static void begin(ref_contender *contender)
 {
-    memcpy(scene, contender->arena->scene, sizeof scene); /* this thread is the library's */
+    memcpy(scene, contender->arena->scene, sizeof scene); /* this is a thread of the library */
     if (contender->in_callback)
         REF_COMPLAIN("two callbacks of one contender at once");
     if (contender->stopped)
@@ -311,7 +312,7 @@ void ref_free(ref_contender *contender)
 {
     ref_lock();
     simba_contender *handle = contender->handle;
-    contender->handle = NULL; /* others' leases are compared with it */
+    contender->handle = NULL; /* the referee compares others' leases with it */
     ref_unlock();
     simba_contender_free(handle);
     ref_lock();
