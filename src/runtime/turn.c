@@ -259,6 +259,14 @@ static void run_job(simba__turn *turn, simba_job *job)
     job->done(job);
 }
 
+void simba__turn_help(simba__turn *turn)
+{
+    simba__turn_settle(turn);
+    simba_job *job = turn->followers.first ? simba__worker_take(&turn->worker, SIMBA_JOB_BRIEF) : NULL;
+    if (job)
+        run_job(turn, job);
+}
+
 /* One thread at a time, and only if answers arrive at the reactor: otherwise signalling a condition is quicker. */
 static bool may_lead(const simba__turn *turn)
 {
