@@ -325,6 +325,7 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
     if (rc < 0)
         return rc;
     rc = acquire_by_rules(locker, timeout_ms, err);
+    simba__turn_help(&client->turn);
     simba__leave(&client->turn);
     return rc;
 }
@@ -388,6 +389,7 @@ int simba_locker_release(simba_locker *locker, simba_error *err)
     if (rc < 0)
         return rc;
     rc = release(locker, err);
+    simba__turn_help(&client->turn);
     simba__leave(&client->turn);
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/values.h"
 #include "util/assert.h"
 #include "util/error.h"
 #include "util/random.h"
@@ -29,7 +30,7 @@ static simba_local lease_end(const machine *m)
 }
 
 /* When to tell a holder that cannot reach the store. Once told, it has the margin to tidy up. */
-static simba_local guard(const machine *m)
+static inline simba_local guard(const machine *m)
 {
     const simba_local end = lease_end(m);
     return m->phase == SIMBA__HOLD ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
@@ -215,8 +216,7 @@ static void check_invariant(const machine *m, simba_local now, const actions *ou
 
 static void learn(machine *m, const simba_owner *owner, actions *out)
 {
-    const simba_state state = {m->owner, *owner};
-    out->changed |= simba_state_changed(&state);
+    out->changed |= simba__is_another(&m->owner, owner);
     m->owner = *owner;
 }
 

@@ -22,6 +22,15 @@ static inline bool simba__delivery_tells_note(const simba_push *push)
     return push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_CHANGED || push->kind == SIMBA_PUSH_SESSION_BACK;
 }
 
+/* Does the answer to a request of its own, which the party takes next, say what the push says? */
+static inline bool simba__delivery_is_known(const simba_reply *answer, const simba_push *push)
+{
+    if (answer->status != 0 || answer->outcome != SIMBA_MINE)
+        return false;
+    return push->kind == SIMBA_PUSH_ACQUIRED ? push->owner.token == answer->owner.token
+                                             : push->kind == SIMBA_PUSH_RELEASED && simba_owner_is_none(&answer->owner);
+}
+
 /* The runtime asks this for each party in turn, in the order in which they started. */
 static inline bool simba__delivery_concerns(const simba__delivery *delivery, bool is_member)
 {

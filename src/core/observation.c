@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/values.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/random.h"
@@ -56,8 +57,7 @@ bool simba__observation_is_over(const machine *m)
 
 static void learn(machine *m, const simba_owner *owner, actions *out)
 {
-    const simba_state state = {m->owner, *owner};
-    out->changed |= !m->known || simba_state_changed(&state);
+    out->changed |= !m->known || simba__is_another(&m->owner, owner);
     m->known = true;
     m->owner = *owner;
 }

@@ -113,6 +113,8 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
         .drift_ppm = drift_ppm,
         .session = session,
     };
+    timing.lease_ns = less_drift(&timing, timing.ttl_ns + timing.transition_ns);
+    timing.lease_ttl_ns = less_drift(&timing, timing.ttl_ns);
     /* Jitter that is longer than the lease would be most of the fail-over time. */
     const int64_t lease_ns = timing.ttl_ns + timing.transition_ns;
     timing.jitter_max_ns = min64(ms->jitter_max_ms * MS, lease_ns / 10);
@@ -132,16 +134,6 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
 }
 
 /* --- the owner ----------------------------------------------------------------------------------- */
-
-int64_t simba__lease_ns(const simba__timing *timing)
-{
-    return less_drift(timing, timing->ttl_ns + timing->transition_ns);
-}
-
-int64_t simba__lease_ttl_ns(const simba__timing *timing)
-{
-    return less_drift(timing, timing->ttl_ns);
-}
 
 int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba_local now)
 {
@@ -278,21 +270,4 @@ int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *ow
     const int64_t later = place > 0 ? turn_ns(timing, place, seed)
                                     : simba__random_range(seed, timing->jitter_min_ns, timing->jitter_max_ns);
     return max64(left_ms * MS + later, 0);
-}
-
-/* --- points in time ------------------------------------------------------------------------------ */
-
-simba_local simba__local_add(simba_local at, int64_t ns)
-{
-    return (simba_local){simba__sat_add(at.ns, ns)};
-}
-
-simba_local simba__local_min(simba_local a, simba_local b)
-{
-    return a.ns < b.ns ? a : b;
-}
-
-bool simba__local_reached(simba_local now, simba_local at)
-{
-    return now.ns >= at.ns;
 }

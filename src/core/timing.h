@@ -5,6 +5,8 @@
 
 #include <simba/backend.h>
 
+#include "util/saturate.h"
+
 #define SIMBA__NEVER ((simba_local){INT64_MAX})
 
 /* The settings of one contender, resolved and checked. Contenders with the same settings share it. */
@@ -20,6 +22,8 @@ typedef struct simba__timing {
     int64_t jitter_max_ns;
     int64_t op_timeout_ns;
     int64_t drift_ppm;
+    int64_t lease_ns; /* see simba__lease_ns; computed once, because every step of a machine asks for it */
+    int64_t lease_ttl_ns;
     bool session; /* the lease is a session: the store says how long it lasts, and nothing is renewed */
 } simba__timing;
 
@@ -35,8 +39,15 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
 
 /* How long a lease lasts by our own clock, counted from handing over its request: the time that the store grants,
  * less what the two clocks may drift apart meanwhile. */
-int64_t simba__lease_ns(const simba__timing *timing);
-int64_t simba__lease_ttl_ns(const simba__timing *timing);
+static inline int64_t simba__lease_ns(const simba__timing *timing)
+{
+    return timing->lease_ns;
+}
+
+static inline int64_t simba__lease_ttl_ns(const simba__timing *timing)
+{
+    return timing->lease_ttl_ns;
+}
 
 /* The same for a session that lasts for `ms` in the store. */
 int64_t simba__session_ns(const simba__timing *timing, int64_t ms);
@@ -85,8 +96,19 @@ int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *ow
 /* How long to wait for the answer to one request. */
 int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op);
 
-simba_local simba__local_add(simba_local at, int64_t ns);
-simba_local simba__local_min(simba_local a, simba_local b);
-bool simba__local_reached(simba_local now, simba_local at);
+static inline simba_local simba__local_add(simba_local at, int64_t ns)
+{
+    return (simba_local){simba__sat_add(at.ns, ns)};
+}
+
+static inline simba_local simba__local_min(simba_local a, simba_local b)
+{
+    return a.ns < b.ns ? a : b;
+}
+
+static inline bool simba__local_reached(simba_local now, simba_local at)
+{
+    return now.ns >= at.ns;
+}
 
 #endif

@@ -1,7 +1,6 @@
 /* Predicates about owners and changes of ownership. Pure functions of their arguments; the caller brings the store's
  * time, because the owner's times mean nothing on any other clock. */
-#include <simba.h>
-#include <string.h>
+#include "core/values.h"
 
 bool simba_owner_is_none(const simba_owner *owner)
 {
@@ -30,7 +29,7 @@ bool simba_owner_is(const simba_owner *owner, const char *id)
 
 bool simba_state_changed(const simba_state *state)
 {
-    return state && (strcmp(state->before.id, state->after.id) != 0 || state->before.token != state->after.token);
+    return state && simba__is_another(&state->before, &state->after);
 }
 
 bool simba_state_acquired(const simba_state *state, const char *id)

@@ -85,8 +85,7 @@ static bool deal_with_store(simba_client *client)
     if (client->store_closed || !wants_store(client))
         return false;
     if (client->topics.dirty)
-        simba__topics_settle(&client->topics, client->backend, client->store,
-                             client->backend->caps & SIMBA_CAP_WATCH_FREE);
+        simba__topics_settle(&client->topics, client->backend, client->store);
     else if (!send_outbox(client) && atomic_exchange(&client->wake_wanted, false))
         client->backend->woken(client->store);
     return true;
@@ -223,9 +222,6 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
     settings.session_ms = session_ms;
     settings.session_granted = granted;
     settings.longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms);
-    settings.reach = client->backend->caps & SIMBA_CAP_PROCESS_ONLY ? SIMBA_REACH_PROCESS
-                     : client->backend->caps & SIMBA_CAP_HOST_ONLY  ? SIMBA_REACH_HOST
-                                                                    : SIMBA_REACH_NETWORK;
     settings.reach = client->backend->caps & SIMBA_CAP_PROCESS_ONLY ? SIMBA_REACH_PROCESS
                      : client->backend->caps & SIMBA_CAP_HOST_ONLY  ? SIMBA_REACH_HOST
                                                                     : SIMBA_REACH_NETWORK;

@@ -96,6 +96,12 @@ static void deliver_note(simba__party *party, const simba_push *push)
         party->type->noted(party);
 }
 
+static bool is_known_to(const simba__party *party, const simba_push *push)
+{
+    const simba_request *request = &party->request;
+    return simba__requests_answered(request) && simba__delivery_is_known(&request->reply, push);
+}
+
 static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
@@ -103,7 +109,7 @@ static void deliver(simba_client *client, simba__topic *topic, const simba_push 
         simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
         next = item->next;
         deliver_note(party, push);
-        if (!simba__delivery_concerns(&delivery, party->type->is_member))
+        if (!simba__delivery_concerns(&delivery, party->type->is_member) || is_known_to(party, push))
             continue;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         party->type->event(party, &event);
@@ -260,6 +266,7 @@ static void host_closed(simba_host *host)
 int simba__host_init(simba_client *client)
 {
     client->session_overdue.fire = on_session_overdue;
+    client->topics.keeps = client->backend->caps & SIMBA_CAP_WATCH_FREE;
     atomic_init(&client->session_until_ns, client->timing.session ? 0 : INT64_MAX);
     client->host = (simba_host){
         .workers = client->backend->workers,

@@ -181,6 +181,14 @@ void simba__member_say(const simba__member *member, const char *words)
     simba__eventlog_say(&who, words);
 }
 
+static void log_step(simba__member *member, const simba__event *event, const simba__actions *actions)
+{
+    const simba__speaker who = speaker(member);
+    const simba__narrator narrator = narrator_of(member);
+    simba__narrate_step(&narrator, event, actions);
+    simba__eventlog_step(&who, &member->machine, event, actions);
+}
+
 void simba__member_step(simba__party *party, simba__event *event)
 {
     simba__member *member = (simba__member *)(void *)party;
@@ -192,10 +200,8 @@ void simba__member_step(simba__party *party, simba__event *event)
     publish(member);
     note_owner_end(member, event);
     simba__tally_step(&party->client->stats, &before, &member->machine, event, &actions, &member->waits_since);
-    const simba__speaker who = speaker(member);
-    const simba__narrator narrator = narrator_of(member);
-    simba__narrate_step(&narrator, event, &actions);
-    simba__eventlog_step(&who, &member->machine, event, &actions);
+    if (simba__has_listener(&party->client->options))
+        log_step(member, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
     const bool hears_notes = member->hears_notes && !actions.done;
     simba__party_want(party,

@@ -81,7 +81,7 @@ static void hand_over(const simba_client_options *to, const simba_log_record *sa
 
 bool simba__is_heard(const simba_client_options *to, simba_log_level level)
 {
-    return (to->log || to->log_record) && level <= to->log_level;
+    return simba__has_listener(to) && level <= to->log_level;
 }
 
 void simba__notice_say_at(const simba_client_options *to, simba_log_level level, simba__notice notice,

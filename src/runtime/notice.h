@@ -72,6 +72,11 @@ typedef struct simba__facts {
 
 /* Any thread may call all of these. `to` are the options of the client, which say who hears the notice. */
 
+/* Does anybody hear anything? */
+static inline bool simba__has_listener(const simba_client_options *to)
+{
+    return to->log || to->log_record;
+}
 /* Does anybody hear messages of this level? */
 bool simba__is_heard(const simba_client_options *to, simba_log_level level);
 void simba__notice_say(const simba_client_options *to, simba__notice notice, const simba__facts *facts);

@@ -191,7 +191,7 @@ static int start_threads(simba_client *client, simba_error *err)
 static void close_store(simba_client *client)
 {
     simba__enter(&client->turn);
-    simba__topics_settle(&client->topics, client->backend, client->store, false);
+    simba__topics_settle(&client->topics, client->backend, client->store);
     client->backend->close(client->store);
     while (!client->store_closed)
         simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);

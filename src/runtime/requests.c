@@ -185,6 +185,11 @@ bool simba__requests_has(const simba_request *request)
     return request->stage == IN_OUTBOX || request->stage == IN_STORE;
 }
 
+bool simba__requests_answered(const simba_request *request)
+{
+    return request->stage == COMPLETED;
+}
+
 void simba__requests_complete(simba__requests *requests, simba_request *request)
 {
     SIMBA__ASSERT(request->stage == IN_STORE);

@@ -33,6 +33,8 @@ void simba__requests_arm(simba__requests *requests);
 void simba__requests_complete(simba__requests *requests, simba_request *request);
 /* Does the store have the request, or will it be handed over soon? */
 bool simba__requests_has(const simba_request *request);
+/* Has the store answered, and has nobody taken the answer yet? */
+bool simba__requests_answered(const simba_request *request);
 /* The next completed request; NULL: there is none. */
 simba_request *simba__requests_take(simba__requests *requests);
 /* The store is closed, and has no requests any more. */

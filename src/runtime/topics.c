@@ -68,7 +68,7 @@ void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every)
 {
     assert(topic->interest > 0 && topic->curious >= every);
     topic->curious -= every;
-    if (--topic->interest == 0 || (topic->curious > 0) != topic->shown.every)
+    if ((--topic->interest == 0 && !topics->keeps) || (topic->curious > 0) != topic->shown.every)
         soil(topics, topic);
 }
 
@@ -84,13 +84,13 @@ static void forget(simba__topics *topics, simba__topic *topic)
     simba__free(topic);
 }
 
-void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store, bool keep)
+void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store)
 {
     while (topics->dirty) {
         simba__topic *topic = topics->dirty;
         topics->dirty = topic->dirty_next;
         topic->dirty = false;
-        const bool kept = keep && topic->watched && topic->handles > 0;
+        const bool kept = topics->keeps && topic->watched && topic->handles > 0;
         const bool wanted = !topics->ending && (topic->interest > 0 || kept);
         const bool changed = topic->shown.every != (topic->curious > 0);
         topic->shown.every = topic->curious > 0;

@@ -28,6 +28,7 @@ struct simba__topic {
 typedef struct simba__topics {
     simba__table table; /* by name */
     simba__topic *dirty;
+    bool keeps;  /* what is watched stays watched while it has handles, because watching costs the store nothing */
     bool ending; /* unwatch everything */
 } simba__topics;
 
@@ -42,8 +43,8 @@ void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every)
 /* If it should be watched and is not, because there was no memory, try again at the end of the turn. */
 void simba__topic_retry(simba__topics *topics, simba__topic *topic);
 
-/* Update the store: watch, unwatch, and free topics without handles. `keep`: stay watched while it has handles. */
-void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store, bool keep);
+/* Update the store: watch, unwatch, and free topics without handles. */
+void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store);
 /* The client closes: unwatch everything at the end of the turn. */
 void simba__topics_unwatch_all(simba__topics *topics);
 

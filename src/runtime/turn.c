@@ -96,7 +96,10 @@ void simba__turn_take(simba__turn *turn, const simba__arrivals *arrivals)
 void simba__turn_arm(simba__turn *turn)
 {
     const simba_local before = turn->reactor.armed;
-    if (!simba__reactor_arm(&turn->reactor, simba__timers_earliest(&turn->timers)))
+    const simba_local earliest = simba__timers_earliest(&turn->timers);
+    if (simba__local_reached(earliest, before))
+        return; /* it is set to that time, or to an earlier one */
+    if (!simba__reactor_arm(&turn->reactor, earliest))
         simba__log(turn->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     if (turn->aside && turn->reactor.armed.ns < before.ns)
         pthread_cond_signal(&turn->hushed); /* so that the keeper waits less long */
@@ -254,6 +257,14 @@ static void run_job(simba__turn *turn, simba_job *job)
     job->run(job);
     simba__enter(turn);
     job->done(job);
+}
+
+void simba__turn_help(simba__turn *turn)
+{
+    simba__turn_settle(turn);
+    simba_job *job = turn->followers.first ? simba__worker_take(&turn->worker, SIMBA_JOB_BRIEF) : NULL;
+    if (job)
+        run_job(turn, job);
 }
 
 /* One thread at a time, and only if answers arrive at the reactor: otherwise signalling a condition is quicker. */

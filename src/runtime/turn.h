@@ -78,6 +78,9 @@ bool simba__turn_wait(simba__turn *turn, pthread_cond_t *cond, simba_local until
 /* The same, for a thread that waits for the store's answer: it may read the answer itself, or run a job that is not
  * longer than `longest`. */
 bool simba__turn_await(simba__turn *turn, pthread_cond_t *cond, simba_local until, simba_job_length longest);
+/* A thread has what it came for, and is about to leave. If what others wait for has become a brief job meanwhile, it runs that
+ * job: to wake a worker, which then wakes the thread that waits, takes longer than the job. */
+void simba__turn_help(simba__turn *turn);
 /* The event of this condition may have happened. */
 void simba__turn_signal(simba__turn *turn, pthread_cond_t *cond);
 /* Settle, and release the lock until simba__enter. For calling the application. */

@@ -48,6 +48,34 @@ static void a_note_is_no_reason_to_ask(void **state)
     }
 }
 
+static bool is_known(simba_outcome outcome, uint64_t token, simba_push_kind kind, uint64_t pushed_token)
+{
+    simba_reply answer = {.outcome = outcome, .owner = {.token = token}};
+    strcpy(answer.owner.id, token ? "me" : "");
+    return simba__delivery_is_known(&answer, &(simba_push){.kind = kind, .owner = {.token = pushed_token}});
+}
+
+/* The store reports a grant to everybody, and also to the contender that got it and takes the answer next. */
+static void who_has_the_answer_needs_no_push(void **state)
+{
+    (void)state;
+    assert_true(is_known(SIMBA_MINE, 7, SIMBA_PUSH_ACQUIRED, 7));
+    assert_true(is_known(SIMBA_MINE, 0, SIMBA_PUSH_RELEASED, 0));
+}
+
+/* L2: a push that says more than the answer is heard. */
+static void a_push_that_says_more_than_the_answer_is_heard(void **state)
+{
+    (void)state;
+    assert_false(is_known(SIMBA_MINE, 7, SIMBA_PUSH_ACQUIRED, 8));
+    assert_false(is_known(SIMBA_MINE, 7, SIMBA_PUSH_RELEASED, 0)); /* it was forced away since */
+    assert_false(is_known(SIMBA_MINE, 7, SIMBA_PUSH_CHANGED, 7));
+    assert_false(is_known(SIMBA_NOT_MINE, 0, SIMBA_PUSH_RELEASED, 0));
+    assert_false(is_known(SIMBA_NOT_MINE, 7, SIMBA_PUSH_ACQUIRED, 7));
+    const simba_reply failed = {.status = SIMBA_ETIMEDOUT, .outcome = SIMBA_MINE};
+    assert_false(simba__delivery_is_known(&failed, &(simba_push){.kind = SIMBA_PUSH_RELEASED}));
+}
+
 /* S4: leadership that came and went before anybody could be told is acknowledged and told to nobody. */
 static void what_came_and_went_is_not_told(void **state)
 {
@@ -84,6 +112,8 @@ int main(void)
         cmocka_unit_test(an_invitation_goes_to_the_first_that_can_use_it),
         cmocka_unit_test(news_goes_to_all),
         cmocka_unit_test(a_note_is_no_reason_to_ask),
+        cmocka_unit_test(who_has_the_answer_needs_no_push),
+        cmocka_unit_test(a_push_that_says_more_than_the_answer_is_heard),
         cmocka_unit_test(what_came_and_went_is_not_told),
         cmocka_unit_test(what_lasted_is_told_in_turn),
     };

@@ -115,7 +115,8 @@ static void unwant(simba__topic *topic)
 
 static void settle(bool keep)
 {
-    simba__topics_settle(&f.topics, &backend, &f.store, keep);
+    f.topics.keeps = keep;
+    simba__topics_settle(&f.topics, &backend, &f.store);
     assert_null(f.topics.dirty);
 }
 

@@ -30,6 +30,7 @@ static struct {
     simba_host *host;
     means means;
     simba_request *request; /* to be answered */
+    simba_request *next;    /* came while the job ran, and is to be the next one */
     simba_job job;
     simba_io io;
     int ends[2];
@@ -73,10 +74,13 @@ static void run_job(simba_job *job)
 
 static void job_done(simba_job *job)
 {
-    (void)job;
     const pthread_t ran_on = stage.answered_on;
     answer();
     stage.answered_on = ran_on;
+    stage.request = stage.next;
+    stage.next = NULL;
+    if (stage.request)
+        stage.host->work(stage.host, job);
 }
 
 static void on_io(simba_io *io, unsigned events)
@@ -105,10 +109,11 @@ static int stage_init(void *self, simba_host *host, const simba_url *url, simba_
 static void stage_submit(void *self, simba_request *request)
 {
     (void)self;
-    stage.request = request;
+    const bool is_next = stage.means == BY_JOB && stage.request;
+    *(is_next ? &stage.next : &stage.request) = request;
     if (request->op == SIMBA_OP_ACQUIRE)
         stage.nonce = request->nonce;
-    if (stage.means == BY_JOB)
+    if (stage.means == BY_JOB && !is_next)
         stage.host->work(stage.host, &stage.job);
     if (stage.means == BY_JOB && request->op == SIMBA_OP_RELEASE)
         stage.slow = false;
@@ -307,6 +312,45 @@ static void a_limit_holds_beside_a_job(void **state)
     assert_true(atomic_load(&stage.running));
     atomic_store(&stage.released, true);
     simba_locker_free(locker);
+    close_stage();
+}
+
+static bool somebody_follows(void)
+{
+    simba__enter(&client->turn);
+    const bool follows = client->turn.followers.count > 0;
+    simba__leave(&client->turn);
+    return follows;
+}
+
+/* Who has run its own job runs the next one too before it leaves, if another thread waits for that and it is brief. */
+static void who_leaves_helps_who_waits(void **state)
+{
+    (void)state;
+    static const simba_job_length lengths[] = {SIMBA_JOB_BRIEF, SIMBA_JOB_LONG};
+    open_stage("stage://x", BY_JOB);
+    simba_locker *lockers[] = {locker_of("orders"), locker_of("invoices")};
+    for (size_t i = 0; i < 2; i++) {
+        caller first;
+        caller second;
+        stage.job.length = SIMBA_JOB_BRIEF;
+        stage.slow = true;
+        atomic_store(&stage.released, false);
+        begin_call(&first, lockers[0]);
+        assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.running)));
+        begin_call(&second, lockers[1]);
+        assert_true(REF_WITHIN(LONG_MS, somebody_follows()));
+        stage.job.length = lengths[i];
+        atomic_store(&stage.released, true);
+        assert_true(REF_WITHIN(LONG_MS, atomic_load(&first.back) && atomic_load(&second.back)));
+        assert_int_equal(pthread_equal(stage.answered_on, first.thread) != 0, lengths[i] == SIMBA_JOB_BRIEF);
+        pthread_join(first.thread, NULL);
+        pthread_join(second.thread, NULL);
+        assert_int_equal(simba_locker_release(lockers[0], NULL), 0);
+        assert_int_equal(simba_locker_release(lockers[1], NULL), 0);
+    }
+    simba_locker_free(lockers[0]);
+    simba_locker_free(lockers[1]);
     close_stage();
 }
 
@@ -676,6 +720,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_are_run_by_whom_they_may_keep),
         cmocka_unit_test(a_limit_holds_beside_a_job),
+        cmocka_unit_test(who_leaves_helps_who_waits),
         cmocka_unit_test(an_answer_is_read_by_who_waits),
         cmocka_unit_test(who_leads_is_rung),
         cmocka_unit_test(a_wake_is_heard),
