@@ -4,7 +4,7 @@
  *
  *   machine.c               the table of machines, bounds as text, and what came of it
  *   zk_machine_liveness.c   what proves that a ZooKeeper session lives, and servers that report to a leader, die and are replaced
- *   zk_machine_latch.c      the queue of a mutex in ZooKeeper, and several clients, each with its connection
+ *   zk_machine_latch*.c     the queue of a mutex in ZooKeeper, and several clients, each with its connection
  *   sql_machine_batch.c     batches of requests to an SQL server, and somebody who locks its rows
  */
 #ifndef TESTS_SIM_MACHINE_H
