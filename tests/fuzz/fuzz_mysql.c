@@ -158,30 +158,10 @@ static void stirred(size_t wire, bool is_new)
     }
 }
 
-/* Requests about notes, which the other stores' targets leave out. */
-static void any_turn(story *told, fuzz_input *in)
+static void hang_up(fuzz_input *in, size_t wire)
 {
-    switch (fuzz_below(in, 8)) {
-    default:
-        story_request(told, in);
-        break;
-    case 0:
-    case 1:
-        fuzz_host_advance(told->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
-        break;
-    case 2:
-        story_topic(told, in);
-        break;
-    case 3:
-        if (fuzz_wire_count > 0)
-            fuzz_wire_close(fuzz_below(in, (unsigned)fuzz_wire_count));
-        break;
-    case 4:
-        story_note(told, in);
-        break;
-    }
-    if (fuzz_below(in, 4))
-        fuzz_host_settle(told->host);
+    (void)in;
+    fuzz_wire_close(wire);
 }
 
 void fuzz_mysql(const uint8_t *data, size_t size)
@@ -189,14 +169,21 @@ void fuzz_mysql(const uint8_t *data, size_t size)
     static const char *const urls[] = {"mysql://u:p@127.0.0.1:3306/db",
                                        "mysql://u@127.0.0.1:3306/db?create=yes&connections=1",
                                        "mysql://u:p@127.0.0.1:3306/db?tls=yes&verify=no"};
+    static const story_server spoken = {.interrupt = hang_up};
     fuzz_input in = {data, size};
     story told;
+    /* With TLS the library reads all certificates of the system for each connection, which takes longer than all the rest. */
+    setenv("SSL_CERT_FILE", "/dev/null", 1);
+    setenv("SSL_CERT_DIR", "/dev/null", 1);
     server.in = &in;
     fuzz_wire_stirred = stirred;
     fuzz_wire_takes_its_time = true;
     FUZZ_CHECK(story_begin(&told, &simba__backend_mysql, urls[fuzz_below(&in, 3)]));
-    while (in.left > 0)
-        any_turn(&told, &in);
+    while (in.left > 0) {
+        story_turn(&told, &in, &spoken);
+        if (fuzz_below(&in, 4))
+            fuzz_host_settle(told.host);
+    }
     fuzz_host_settle(told.host);
     story_end(&told);
     fuzz_wires_end();

@@ -281,13 +281,10 @@ static void answer_all(fuzz_input *in)
     }
 }
 
-static void interrupt(fuzz_input *in)
+static void interrupt(fuzz_input *in, size_t wire)
 {
     static speech s;
-    const size_t wire = fuzz_wire_count ? fuzz_below(in, (unsigned)fuzz_wire_count) : 0;
     s.length = 0;
-    if (fuzz_wire_count == 0)
-        return;
     switch (fuzz_below(in, 4)) {
     case 0:
         fuzz_wire_close(wire);
@@ -304,41 +301,20 @@ static void interrupt(fuzz_input *in)
     fuzz_wire_send(wire, s.bytes, s.length);
 }
 
-static void any_turn(story *told, fuzz_input *in)
-{
-    switch (fuzz_below(in, 12)) {
-    default:
-        answer_all(in);
-        break;
-    case 0:
-    case 1:
-    case 2:
-        story_request(told, in);
-        break;
-    case 3:
-        story_topic(told, in);
-        break;
-    case 4:
-        interrupt(in);
-        break;
-    case 5:
-        fuzz_host_advance(told->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
-        break;
-    }
-    fuzz_host_settle(told->host);
-    fuzz_host_poll(told->host);
-}
-
 void fuzz_postgresql(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {
         "postgresql://u:p@127.0.0.1:5432/db?sslmode=disable",
         "postgresql://u@127.0.0.1:5432,127.0.0.2:5432/db?sslmode=disable&target_session_attrs=any&create=yes"};
+    static const story_server server = {answer_all, interrupt};
     fuzz_input in = {data, size};
     story told;
     FUZZ_CHECK(story_begin(&told, &simba__backend_postgresql, urls[fuzz_below(&in, 2)]));
-    while (in.left > 0)
-        any_turn(&told, &in);
+    while (in.left > 0) {
+        story_turn(&told, &in, &server);
+        fuzz_host_settle(told.host);
+        fuzz_host_poll(told.host);
+    }
     story_end(&told);
     fuzz_wires_end();
 }

@@ -392,13 +392,16 @@ static void answer_wire(size_t wire, fuzz_input *in)
     fuzz_wire_send(wire, s.bytes, s.length);
 }
 
-static void interrupt(fuzz_input *in)
+static void answer_all(fuzz_input *in)
+{
+    for (size_t i = 0; i < fuzz_wire_count; i++)
+        answer_wire(i, in);
+}
+
+static void interrupt(fuzz_input *in, size_t wire)
 {
     static speech s;
-    const size_t wire = fuzz_wire_count ? fuzz_below(in, (unsigned)fuzz_wire_count) : 0;
     s.length = 0;
-    if (fuzz_wire_count == 0)
-        return;
     switch (fuzz_below(in, 6)) {
     case 0:
         fuzz_wire_close(wire);
@@ -412,40 +415,11 @@ static void interrupt(fuzz_input *in)
     fuzz_wire_send(wire, s.bytes, s.length);
 }
 
-/* --- what the client asks for ------------------------------------------------------------------------------------- */
-
-static void any_turn(story *told, fuzz_input *in)
-{
-    switch (fuzz_below(in, 12)) {
-    default:
-        for (size_t i = 0; i < fuzz_wire_count; i++)
-            answer_wire(i, in);
-        break;
-    case 0:
-    case 1:
-        story_request(told, in);
-        break;
-    case 2:
-        story_note(told, in);
-        break;
-    case 3:
-        story_topic(told, in);
-        break;
-    case 4:
-        interrupt(in);
-        break;
-    case 5:
-        fuzz_host_advance(told->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
-        break;
-    }
-    fuzz_host_settle(told->host);
-    fuzz_host_poll(told->host);
-}
-
 void fuzz_zookeeper(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"zookeeper://127.0.0.1:2181?session-timeout=10s",
                                        "zookeeper://u:p@127.0.0.1:2181,127.0.0.2:2181/deep/root?session-timeout=10s"};
+    static const story_server server = {answer_all, interrupt};
     fuzz_input in = {data, size};
     story told;
     made_count = 0;
@@ -455,8 +429,11 @@ void fuzz_zookeeper(const uint8_t *data, size_t size)
     }
     fuzz_wire_stirred = hear;
     FUZZ_CHECK(story_begin(&told, &simba__backend_zookeeper, urls[fuzz_below(&in, 2)]));
-    while (in.left > 0)
-        any_turn(&told, &in);
+    while (in.left > 0) {
+        story_turn(&told, &in, &server);
+        fuzz_host_settle(told.host);
+        fuzz_host_poll(told.host);
+    }
     story_end(&told);
     fuzz_wires_end();
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "fuzz/wires.h"
+
 const char *const story_mutexes[STORY_MUTEXES] = {"m", "a}:b", "{n}"};
 const char *const story_ids[STORY_IDS] = {"me", "you", "x}:y"};
 
@@ -67,4 +69,32 @@ void story_topic(story *s, fuzz_input *in)
     if (s->is_watched[i])
         h->backend->unwatch(h->store, &s->topics[i]);
     s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->topics[i]) == 0;
+}
+
+void story_turn(story *s, fuzz_input *in, const story_server *server)
+{
+    switch (fuzz_below(in, 12)) {
+    case 0:
+    case 1:
+        story_request(s, in);
+        break;
+    case 2:
+        story_note(s, in);
+        break;
+    case 3:
+        story_topic(s, in);
+        break;
+    case 4:
+        if (fuzz_wire_count > 0)
+            server->interrupt(in, fuzz_below(in, (unsigned)fuzz_wire_count));
+        break;
+    case 5:
+        fuzz_host_advance(s->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
+        break;
+    default:
+        if (server->answer)
+            server->answer(in);
+        else
+            story_request(s, in);
+    }
 }
