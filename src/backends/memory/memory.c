@@ -433,7 +433,7 @@ static bool is_news(uint64_t token_before, bool owned_before, bool had_note, con
 {
     const bool another = token_before != owner->token || owned_before != (owner->id[0] != '\0');
     const bool noted = request->op == SIMBA_OP_WRITE_NOTE || (request->op == SIMBA_OP_FORGET && had_note);
-    *ret_push = (simba_push){.owner = *owner, .now_ms = request->reply.now_ms};
+    *ret_push = (simba_push){.listens = request->listens, .owner = *owner, .now_ms = request->reply.now_ms};
     ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
     return noted || another;
 }
