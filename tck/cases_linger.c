@@ -62,6 +62,49 @@ static void others_ask(tck *t)
     }
 }
 
+struct taker {
+    tck *kit;
+    simba_locker *locker;
+    bool done; /* under the kit's lock */
+};
+
+static void take(void *arg)
+{
+    struct taker *self = arg;
+    tck *t = self->kit;
+    const int rc = simba_locker_acquire(self->locker, t->patience_ms, NULL);
+    if (rc == 0)
+        simba_locker_release(self->locker, NULL);
+    tck_lock(t);
+    if (rc != 0)
+        tck_fail_locked(t, __FILE__, __LINE__, "acquire is %s", tck_code(rc));
+    self->done = true;
+    tck_ring(t);
+    tck_unlock(t);
+}
+
+/* Two contenders of one client wait. One of them gets the mutex and keeps it, and has to hear that the other still waits, which
+ * may not have asked since. */
+static void another_of_the_client(tck *t)
+{
+    tck_client *clients[2] = {tck_client_new(t), tck_client_faulty(t, t->patience_ms)};
+    TCK_REQUIRE(t, clients[0] && clients[1]);
+    const char *mutex = tck_mutex(t, NULL);
+    simba_locker *holder = lingering(t, clients[0], mutex, 0);
+    struct taker *takers = tck_alloc(t, 2 * sizeof *takers);
+    TCK_REQUIRE(t, holder);
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(holder, t->patience_ms, NULL));
+    for (int i = 0; i < 2; i++) {
+        takers[i] = (struct taker){.kit = t, .locker = lingering(t, clients[1], mutex, i == 0 ? long_ms(t) : 0)};
+        TCK_REQUIRE(t, takers[i].locker);
+        TCK_REQUIRE(t, tck_thread_run(t, take, &takers[i]));
+        TCK_AWAIT(t, tck_client_count(clients[1], SIMBA_OP_ACQUIRE, TCK_ANSWERED) > (uint64_t)i);
+    }
+    TCK_REQUIRE_RC(t, 0, simba_locker_release(holder, NULL));
+    TCK_AWAIT(t, takers[0].done && takers[1].done);
+    tck_threads_join(t);
+}
+
 struct turn {
     tck *kit;
     simba_locker *locker;
@@ -178,6 +221,7 @@ static void ends(tck *t)
 const tck_case tck_cases_linger[] = {
     {"linger-same-token", 0, 0, same_token},
     {"linger-others-ask", 0, 0, others_ask},
+    {"linger-another-of-the-client", 0, 0, another_of_the_client},
     {"linger-in-order", 0, 0, in_order},
     {"linger-busy-lets-in", SIMBA_CAP_WANTED, 0, busy_lets_in},
     {"linger-ends", 0, 0, ends},

@@ -53,9 +53,10 @@
  * SIMBA_ENOTSUP and a text that says that `simba init` makes room.
  *
  * Holders that listen (SIMBA_CAP_WANTED). A client may keep a mutex that nobody of it uses, to take it again without asking.
- * It sets `listens` in the requests of that contender, and the store pushes WANTED to it as soon as another contender waits for the mutex: one
- * that begins to wait later, and one that already waits when the mutex is granted (also before the ACQUIRE completes, or
- * right after). WANTED may come more than once, and in vain. A push that is lost must come again when the waiter asks again.
+ * It sets `listens` in the requests of that contender, and the store pushes WANTED to it as soon as another contender waits
+ * for the mutex: one that begins to wait later, and one that already waits when the mutex is granted (also before the ACQUIRE
+ * completes, or right after). A store that does not know who waits says in its push ACQUIRED that the holder listens; then one
+ * who waits asks. WANTED may come more than once, and in vain. A push that is lost must come again when the waiter asks again.
  * Costs nothing for holders that do not listen. Without the capability, `listens` has no meaning.
  *
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
@@ -181,6 +182,9 @@ typedef enum simba_push_kind {
 
 typedef struct simba_push {
     simba_push_kind kind;
+    /* ACQUIRED: this holder listens, and the store does not know whether somebody here waits. So one who does asks once, and is
+     * refused, and the store tells the holder. */
+    bool listens;
     simba_owner owner; /* ACQUIRED; FREED: the token of the ended grant, or 0 */
     int64_t now_ms;    /* ACQUIRED: the store's clock */
 } simba_push;

@@ -598,21 +598,39 @@ static bool steps_back(const machine *m)
     return m->reason == SIMBA_REASON_HOLD_LIMIT;
 }
 
-static void on_push_while_seeking(machine *m, const simba_push *push, simba_local now, actions *out)
+/* Another one has it now. A holder that listens is to hear of us, unless it has because of another party of this client or of a
+ * request that was refused on its account. */
+static void on_acquired_by_another(machine *m, const simba_push *push, bool used, simba_local now, actions *out)
 {
+    const bool tell_it = push->listens && !used && push->owner.token > m->owner.token;
+    if (push->owner.token < m->owner.token)
+        return; /* a reply came first */
+    learn(m, &push->owner, out);
+    /* A contender that has not asked since its last leadership has to ask in any case. */
+    if (!m->queued)
+        return;
+    if (tell_it) {
+        const bool in_flight =
+            m->in_flight; /* the answer may be that this grant is ours: another party has to ask as well */
+        ask_again(m, now, out);
+        out->used = !in_flight;
+        return;
+    }
+    /* Where there is a queue, every waiter has to ask now and then: it loses its place when another contender of this client
+     * uses an invitation. */
+    if (!m->in_flight && !m->timing->session && !m->leaves_queue)
+        wait_for_end(m, &push->owner, push->now_ms, 0, now);
+}
+
+static void on_push_while_seeking(machine *m, const simba__event *event, simba_local now, actions *out)
+{
+    const simba_push *push = event->push;
     static const simba_owner nobody;
     if (steps_back(m) && push->kind != SIMBA_PUSH_ACQUIRED)
         return;
     switch (push->kind) {
     case SIMBA_PUSH_ACQUIRED:
-        if (push->owner.token < m->owner.token)
-            break; /* a reply came first */
-        learn(m, &push->owner, out);
-        /* A contender that has not asked since its last leadership has to ask in any case. And where there is a
-         * queue, every waiter has to ask now and then: it loses its place when another contender of this client uses
-         * an invitation. */
-        if (!m->in_flight && !m->timing->session && m->queued && !m->leaves_queue)
-            wait_for_end(m, &push->owner, push->now_ms, 0, now);
+        on_acquired_by_another(m, push, event->used, now, out);
         break;
     case SIMBA_PUSH_RELEASED:
         learn(m, &nobody, out);
@@ -634,10 +652,11 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
     }
 }
 
-static void on_push(machine *m, const simba_push *push, simba_local now, actions *out)
+static void on_push(machine *m, const simba__event *event, simba_local now, actions *out)
 {
+    const simba_push *push = event->push;
     if (m->phase == SIMBA__SEEK && !m->stop) {
-        on_push_while_seeking(m, push, now, out);
+        on_push_while_seeking(m, event, now, out);
     } else if (push->kind == SIMBA_PUSH_SESSION_LOST) {
         lose_session(m, now, out);
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
@@ -681,7 +700,7 @@ void simba__contention_step(machine *m, const simba__event *event, actions *ret_
         on_reply(m, event, ret_actions);
         break;
     case SIMBA__EV_PUSH:
-        on_push(m, event->push, event->now, ret_actions);
+        on_push(m, event, event->now, ret_actions);
         break;
     case SIMBA__EV_ACK:
         on_ack(m, event->now, ret_actions);

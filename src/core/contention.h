@@ -53,7 +53,7 @@ typedef struct simba__event {
     const simba_reply *reply;  /* REPLY */
     simba_local asked_at;      /* REPLY: when the server was asked, as the store says; 0: it does not say */
     const simba_push *push;    /* PUSH */
-    bool used;                 /* PUSH, set by the handler: it led to something */
+    bool used;                 /* PUSH: it led to something, with a party before; the handler sets it for this one */
 } simba__event;
 
 /* What to do now, in this order. */

@@ -111,7 +111,7 @@ static void deliver(simba_client *client, simba__topic *topic, const simba_push 
         deliver_note(party, push);
         if (!simba__delivery_concerns(&delivery, party->type->is_member) || is_known_to(party, push))
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push, .used = delivery.used};
         party->type->event(party, &event);
         simba__delivery_made(&delivery, party->type->is_member, event.used);
     }

@@ -40,10 +40,15 @@ static void attempt(void *arg)
     board_unlock();
 }
 
-static void attempt_start(struct attempt *self, simba_locker *locker, int64_t timeout_ms)
+static void attempt_begin(struct attempt *self, simba_locker *locker, int64_t timeout_ms)
 {
     *self = (struct attempt){.locker = locker, .timeout_ms = timeout_ms, .rc = 1};
     runner_start(&self->runner, attempt, self);
+}
+
+static void attempt_start(struct attempt *self, simba_locker *locker, int64_t timeout_ms)
+{
+    attempt_begin(self, locker, timeout_ms);
     AWAIT(self->rc != 1 || simba_locker_acquire(locker, 0, NULL) == SIMBA_ESTATE);
 }
 
@@ -162,6 +167,33 @@ static void others_get_it_at_once(void **state)
         assert_rc(0, simba_locker_release(here, NULL));
     }
     simba_locker_free(here);
+    simba_locker_free(there);
+    client_close(client);
+    client_close(elsewhere);
+}
+
+/* One of two that wait in a client gets it and keeps it. The other one has not asked since, and need not wait for the linger. */
+static void others_of_the_client_get_it(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *elsewhere = client_open(NULL);
+    simba_locker *here = locker_new(client, NULL, LONG_MS);
+    simba_locker *other = locker_new(client, NULL, 0);
+    simba_locker *there = locker_new(elsewhere, NULL, 0);
+    assert_rc(0, simba_locker_acquire(there, PATIENCE_MS, NULL));
+    struct attempt waiting, waiting_too;
+    attempt_begin(&waiting, here, PATIENCE_MS);
+    AWAIT(client_stats(client).requests > 0); /* which this store answers in the same turn */
+    const uint64_t requests = client_stats(client).requests;
+    attempt_begin(&waiting_too, other, PATIENCE_MS);
+    AWAIT(client_stats(client).requests > requests);
+    assert_rc(0, simba_locker_release(there, NULL));
+    attempt_end(&waiting, 0);
+    assert_rc(0, simba_locker_release(here, NULL));
+    attempt_end(&waiting_too, 0);
+    simba_locker_free(here);
+    simba_locker_free(other);
     simba_locker_free(there);
     client_close(client);
     client_close(elsewhere);
@@ -563,6 +595,7 @@ int main(void)
         TEST(given_back_when_it_is_over),
         TEST(lockers_with_other_settings_are_others),
         TEST(others_get_it_at_once),
+        TEST(others_of_the_client_get_it),
         TEST(trying_once_disturbs_nobody),
         TEST(in_order_of_arrival),
         TEST(one_at_a_time),

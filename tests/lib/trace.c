@@ -170,6 +170,15 @@ const char *trace_push_acquired(trace *t, const char *by, uint64_t token, int64_
     return step(t, (simba__event){.kind = SIMBA__EV_PUSH, .push = &push});
 }
 
+const char *trace_push_acquired_by_listener(trace *t, const char *by, uint64_t token, bool used)
+{
+    const simba_push push = {.kind = SIMBA_PUSH_ACQUIRED,
+                             .listens = true,
+                             .owner = owner_of(t, by, token, 16000),
+                             .now_ms = store_epoch_ms + t->now_ms};
+    return step(t, (simba__event){.kind = SIMBA__EV_PUSH, .push = &push, .used = used});
+}
+
 int64_t trace_held_ms(const trace *t)
 {
     const int64_t left_ns = simba__contention_valid_until(&t->machine).ns - now_of(t).ns;

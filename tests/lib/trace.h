@@ -42,6 +42,8 @@ const char *trace_stale_mine(trace *t, uint64_t token);
 
 const char *trace_push(trace *t, simba_push_kind kind);
 const char *trace_push_acquired(trace *t, const char *by, uint64_t token, int64_t left_ms);
+/* For 16 s. `used`: another party of the client has asked because of it. */
+const char *trace_push_acquired_by_listener(trace *t, const char *by, uint64_t token, bool used);
 
 /* For how long the holder may act, in ms, rounded down; 0: not at all. */
 int64_t trace_held_ms(const trace *t);

@@ -296,9 +296,6 @@ void check_step(sim *s, sim_party *party, const simba__contention *before, const
     if (actions->released)
         check_reason(s, party, before, actions->reason);
     check_settings(s, party, before, actions);
-    if (event->kind == SIMBA__EV_REPLY && before->in_flight && before->op == SIMBA_OP_ACQUIRE &&
-        event->generation == before->generation && event->reply->status == 0)
-        party->refused = event->reply->outcome == SIMBA_NOT_MINE ? event->reply->owner.token : 0;
     const bool by_clock = event->kind != SIMBA__EV_REPLY && event->kind != SIMBA__EV_PUSH;
     if (tidies_up(before) && party->machine.phase == SIMBA__TIDY && !party->machine.graceful && by_clock &&
         !loss_is_excused(s, party, before))

@@ -116,17 +116,6 @@ void lingering_check_written(sim *s, const sim_party *party, uint64_t token, uin
                      party->name, party->mutex);
 }
 
-/* The store that pushes knows of those that asked it since the grant, and of those in its queue. Of several contenders of one process
- * one asks, and where that one does not go on waiting, the others wait until the linger is over. */
-static bool is_known(const sim *s, const sim_party *waiter, uint64_t token)
-{
-    const sim_waiting *waiting = &s->store.waiting[waiter->mutex];
-    bool known = s->plan->store != SIM_STORE_PUSH || waiter->refused == token;
-    for (unsigned i = 0; i < waiting->count; i++)
-        known |= waiting->party[i] == index_of(s, waiter);
-    return known;
-}
-
 /* Somebody else waits for the grant of this party. */
 static bool is_wanted(const sim *s, const sim_party *party)
 {
@@ -135,7 +124,7 @@ static bool is_wanted(const sim *s, const sim_party *party)
         if (other != party && other->is_member && other->mutex == party->mutex && other->running &&
             s->process[other->process].alive && !other->machine.stop && !other->machine.try_once &&
             other->machine.phase == SIMBA__SEEK && other->machine.queued && strcmp(other->id, party->id) != 0 &&
-            other->machine.owner.token == party->machine.token && is_known(s, other, party->machine.token))
+            other->machine.owner.token == party->machine.token)
             return true;
     }
     return false;

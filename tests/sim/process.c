@@ -133,7 +133,7 @@ void process_push(sim *s, unsigned process, unsigned mutex, const simba_push *pu
         if (!party->running || party->process != process || party->mutex != mutex ||
             !simba__delivery_concerns(&delivery, party->is_member))
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push, .used = delivery.used};
         party_step(s, party, &event);
         simba__delivery_made(&delivery, party->is_member, event.used);
     }

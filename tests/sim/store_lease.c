@@ -91,6 +91,11 @@ static void tell_all(sim *s, unsigned mutex, const simba_push *push)
             store_push(s, p, mutex, push, 0);
 }
 
+static bool holder_listens(const sim *s, unsigned mutex)
+{
+    return s->store.listener[mutex] && s->store.row[mutex].nonce == s->store.listener[mutex];
+}
+
 static void spread_news(sim *s, unsigned mutex)
 {
     const simba__row *row = &s->store.row[mutex];
@@ -104,6 +109,7 @@ static void spread_news(sim *s, unsigned mutex)
         push.owner.token = row->token;
     } else if (!is_free) {
         simba__row_show(row, now, &push.owner, &push.now_ms);
+        push.listens = holder_listens(s, mutex);
     }
     tell_all(s, mutex, &push);
     if (s->plan->queue && is_free)
@@ -215,18 +221,21 @@ static void tell_holder(sim *s, unsigned mutex)
     net_to_process(s, index, false, 0);
 }
 
-static void look_who_listens(sim *s, const sim_message *message, bool did)
+static void note_who_listens(sim *s, const sim_message *message)
+{
+    const simba_request *request = &message->request;
+    if (request->op != SIMBA_OP_ACQUIRE || !(s->caps & SIMBA_CAP_WANTED) || !request->listens)
+        return;
+    s->store.listener[message->mutex] = request->nonce;
+    s->store.listening[message->mutex] = message->party;
+}
+
+static void tell_who_listens(sim *s, const sim_message *message, bool did)
 {
     const unsigned m = message->mutex;
     const simba_request *request = &message->request;
-    if (request->op != SIMBA_OP_ACQUIRE || !(s->caps & SIMBA_CAP_WANTED))
-        return;
-    if (did && request->listens) {
-        s->store.listener[m] = request->nonce;
-        s->store.listening[m] = message->party;
-    }
-    const bool listens = s->store.listener[m] && s->store.row[m].nonce == s->store.listener[m];
-    if (listens && (did ? s->store.waiting[m].count > 0 : request->queue))
+    if (request->op == SIMBA_OP_ACQUIRE && holder_listens(s, m) &&
+        (did ? s->store.waiting[m].count > 0 : request->queue))
         tell_holder(s, m);
 }
 
@@ -252,9 +261,11 @@ void lease_request(sim *s, sim_message *message)
     const bool did = simba__row_apply(row, store_now(s), &copy.request);
     queue_up(s, &copy, did);
     copy.request.reply.place = copy.request.op == SIMBA_OP_ACQUIRE && !did ? place_of(s, &copy) : 0;
-    if (did)
+    if (did) {
+        note_who_listens(s, &copy);
         changed(s, m, &before, copy.party, straggler);
-    look_who_listens(s, &copy, did);
+    }
+    tell_who_listens(s, &copy, did);
     answer(s, &copy);
 }
 

@@ -198,7 +198,6 @@ typedef struct sim_party {
     bool stop_wanted;    /* stop was called and has not returned */
     uint64_t held_token; /* of the leadership that was announced last */
     int64_t started_at;
-    uint64_t refused; /* the token of the grant because of which the store refused it last */
 } sim_party;
 
 typedef struct sim_topic {

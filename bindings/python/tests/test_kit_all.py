@@ -11,7 +11,7 @@ FAULTS = "the store has to fail on command, which the kit does beneath the clien
 LINGER = "the binding only hands the time to the library"
 ELSEWHERE = {
     "linger-same-token": LINGER, "linger-others-ask": LINGER, "linger-in-order": LINGER, "linger-busy-lets-in": LINGER,
-    "linger-ends": LINGER,
+    "linger-ends": LINGER, "linger-another-of-the-client": LINGER,
     "take-over-refused": FAULTS, "eager-rival": FAULTS, "expired-alone": FAULTS, "back-early": FAULTS, "outage-silent": FAULTS,
     "outage-refused": FAULTS, "waiter-outage": FAULTS, "stop-while-cut": FAULTS, "acquire-reply-lost": FAULTS,
     "renew-reply-lost": FAULTS, "renew-fails": FAULTS, "release-reply-lost": FAULTS, "nth-request-fails": FAULTS,

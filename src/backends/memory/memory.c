@@ -435,6 +435,7 @@ static bool is_news(uint64_t token_before, bool owned_before, bool had_note, con
     const bool noted = request->op == SIMBA_OP_WRITE_NOTE || (request->op == SIMBA_OP_FORGET && had_note);
     if (!noted && !another)
         return false;
+    ret_push->listens = request->listens;
     ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
     ret_push->owner = *owner;
     ret_push->now_ms = request->reply.now_ms;

@@ -285,18 +285,23 @@ static int carry_out_all(simba__sqlite_batch *batch)
     return 0;
 }
 
-/* Before the commit, so that a contender that is refused because of this grant finds its holder. */
+/* Before the commit, so that a contender that is refused because of this grant, or looks at it, finds its holder. */
 static void say_holders(const simba__sqlite_batch *batch)
 {
     const simba__sqlite_notify *notify = current_notify(batch);
     for (size_t i = 0; i < batch->count; i++) {
-        const simba_request *ask = &batch->items[i].ask;
+        const simba__sqlite_batch_item *item = &batch->items[i];
         simba__sqlite_effect *effect = &batch->items[i].effect;
-        if (effect->code < 0 || !ask->listens || ask->op != SIMBA_OP_ACQUIRE || ask->reply.outcome != SIMBA_MINE)
-            continue;
         const size_t slot = simba__sqlite_notify_slot(effect->hash);
-        effect->wish = simba__sqlite_notify_wish(notify, slot);
-        simba__sqlite_notify_say_holder(notify, slot, notify->bell.number);
+        if (effect->code < 0) {
+            continue;
+        } else if (item->looks) {
+            effect->listens = simba__sqlite_notify_holder(notify, slot) >= 0;
+        } else if (item->ask.listens && item->ask.op == SIMBA_OP_ACQUIRE && item->ask.reply.outcome == SIMBA_MINE) {
+            effect->listens = true;
+            effect->wish = simba__sqlite_notify_wish(notify, slot);
+            simba__sqlite_notify_say_holder(notify, slot, notify->bell.number);
+        }
     }
 }
 

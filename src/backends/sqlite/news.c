@@ -117,7 +117,11 @@ void simba__sqlite_news_tell(simba__sqlite_news *news, const simba__sqlite_effec
     w->yields = is_free && effect->invited == SIMBA__SQLITE_INVITED_OTHERS;
     const simba_push_kind freed = w->yields ? SIMBA_PUSH_FREED : SIMBA_PUSH_RELEASED;
     const simba_push push = {
-        .kind = is_free ? freed : SIMBA_PUSH_ACQUIRED, .owner = request->reply.owner, .now_ms = request->reply.now_ms};
+        .kind = is_free ? freed : SIMBA_PUSH_ACQUIRED,
+        .listens = effect->listens && !w->waits, /* if we know of one who waits, the holder is told of it anyway */
+        .owner = request->reply.owner,
+        .now_ms = request->reply.now_ms,
+    };
     news->host->push(news->host, w->topic, &push);
 }
 

@@ -61,6 +61,7 @@ typedef struct simba__sqlite_effect {
     uint64_t seen;             /* the slot's value during the transaction */
     uint64_t before, after;    /* versions of the row */
     uint64_t wish;             /* the slot's wish, before a grant to a holder that listens; see notify.h */
+    bool listens;              /* the holder does, as far as the notify file says: known after a grant and a look */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
     simba__sqlite_invited invited; /* who was invited to take the released mutex */
     bool concerns_note;            /* the next two are set */

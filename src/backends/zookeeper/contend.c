@@ -279,8 +279,9 @@ static void tell_leader(const struct contention *c)
 {
     const zk_session *session = c->op.ops->session;
     if (!simba_owner_is_none(&c->owner))
-        session->host->push_to(session->host, c->node->mutex, c->node->nonce,
-                               &(simba_push){SIMBA_PUSH_ACQUIRED, c->owner, simba__zk_session_now_ms(session)});
+        session->host->push_to(
+            session->host, c->node->mutex, c->node->nonce,
+            &(simba_push){.kind = SIMBA_PUSH_ACQUIRED, .owner = c->owner, .now_ms = simba__zk_session_now_ms(session)});
 }
 
 static void move(struct contention *c, zk_move move)

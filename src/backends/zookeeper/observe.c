@@ -123,7 +123,8 @@ static void tell(struct observation *o)
     const zk_session *session = o->look.op.ops->session;
     simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     if (topic->known && o->look.leader)
-        push = (simba_push){SIMBA_PUSH_ACQUIRED, o->look.owner, simba__zk_session_now_ms(session)};
+        push = (simba_push){
+            .kind = SIMBA_PUSH_ACQUIRED, .owner = o->look.owner, .now_ms = simba__zk_session_now_ms(session)};
     else if (topic->known)
         push.kind = SIMBA_PUSH_FREED;
     topic->known = true;
