@@ -146,6 +146,7 @@ static void stop_waits(tck *t)
     TCK_REQUIRE(t, client && other);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     tck_probe *next = tck_probe_new(p->arena, other);
+    p->timing = next->timing = tck_timing_steady(t);
     bool *gate = tck_alloc(t, sizeof *gate);
     p->user = gate;
     p->on_acquired = wait_for_gate;
@@ -178,6 +179,7 @@ static void slow_released(tck *t)
     TCK_REQUIRE(t, client && other);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     tck_probe *next = tck_probe_new(p->arena, other);
+    p->timing = next->timing = tck_timing_steady(t);
     p->on_released = outlive_three;
     TCK_REQUIRE(t, tck_probe_start(p));
     TCK_AWAIT(t, p->acquired == 1);
@@ -194,6 +196,7 @@ static void slow_callback(tck *t)
     TCK_REQUIRE(t, client);
     tck_probe *slow = tck_probe_new(tck_arena_new(t, "slow"), client);
     tck_probe *quick = tck_probe_new(tck_arena_new(t, "quick"), client);
+    slow->timing = quick->timing = tck_timing_steady(t);
     bool *gate = tck_alloc(t, sizeof *gate);
     slow->user = gate;
     slow->on_acquired = wait_for_gate;

@@ -167,8 +167,7 @@ static void waiter_gives_nothing_back(tck *t)
     TCK_REQUIRE(t, tck_client_count(pair.client, SIMBA_OP_RELEASE, TCK_WON) == 0);
 
     SIMBA_LOCKER_SCOPED simba_locker *third = NULL;
-    TCK_REQUIRE_RC(t, 0, simba_locker_new(pair.client->handle, leader->arena->mutex, NULL, NULL, &third));
-    tck_fault_heal(pair.client->fault);
+    TCK_REQUIRE_RC(t, 0, simba_locker_new(pair.other_client->handle, leader->arena->mutex, NULL, NULL, &third));
     TCK_REQUIRE_RC(t, SIMBA_ETIMEDOUT, simba_locker_acquire(third, 0, NULL));
     TCK_REQUIRE_NOW(t, leader->released == 0);
 }

@@ -74,6 +74,7 @@ static void guard(tck *t)
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, leader_client);
     tck_probe *rival = tck_probe_new(arena, rival_client);
+    leader->timing = rival->timing = tck_timing_steady(t);
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(rival));

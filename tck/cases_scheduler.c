@@ -130,6 +130,8 @@ static void run_awaited(tck *t)
     tck_arena *arena = tck_arena_new(t, NULL);
     worker *first = new_worker(arena, client);
     tck_probe *next = tck_probe_new(arena, other);
+    first->options.timing = tck_timing_option(t, tck_timing_steady(t));
+    next->timing = tck_timing_steady(t);
     first->during = end_slowly;
     TCK_REQUIRE(t, start(first));
     TCK_AWAIT(t, first->begun == 1);

@@ -123,7 +123,7 @@ static void outage(tck *t, tck_cut how)
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
     tck_probe *rival = tck_probe_new(arena, other);
-    leader->timing.transition_ms = rival->timing.transition_ms = 8 * t->transition_ms;
+    leader->timing.transition_ms = rival->timing.transition_ms = t->patience_ms;
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(rival));

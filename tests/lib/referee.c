@@ -35,18 +35,7 @@ static int64_t find_scale(void)
 {
     const char *given = getenv("SIMBA_TEST_SLOWNESS");
     const int64_t scale = given ? strtoll(given, NULL, 10) : 1;
-#if defined(__SANITIZE_THREAD__)
-    const int64_t least = 2;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    const int64_t least = 2;
-#else
-    const int64_t least = 1;
-#endif
-#else
-    const int64_t least = 1;
-#endif
-    return scale > least ? scale : least;
+    return scale > 1 ? scale : 1;
 }
 
 int64_t ref_scaled_ms(int64_t ms)

@@ -15,8 +15,8 @@
 
 int64_t ref_now_ms(void);
 
-/* A duration, scaled for builds in which everything is slower: by SIMBA_TEST_SLOWNESS, a whole number that the build
- * sets for valgrind, and at least doubled under ThreadSanitizer. */
+/* A duration, longer where everything is slower: multiplied by SIMBA_TEST_SLOWNESS, a whole number that the presets of
+ * ThreadSanitizer and valgrind set. */
 int64_t ref_scaled_ms(int64_t ms);
 
 /* One lock for all data that callbacks write and tests read. Unlocking rings the bell. */

@@ -345,7 +345,7 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r)
     testhost_flush(h);
     testhost_run_jobs(h);
     if (!r->done)
-        testhost_pump(h, &r->done, 10000);
+        testhost_pump(h, &r->done, 60000);
     assert(r->done);
     return &r->request.reply;
 }
