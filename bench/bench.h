@@ -1,5 +1,5 @@
-/* What the benchmarks share: a clock, a temporary directory, and one kind of table, so that their answers can be read
- * side by side. A goal that is missed is a result; only what broke is an error. */
+/* What the benchmarks share: a clock, a temporary directory, and one kind of table, so that their results can be read
+ * side by side. A missed goal is a result; only a failure is an error. */
 #ifndef SIMBA_BENCH_H
 #define SIMBA_BENCH_H
 
@@ -15,7 +15,7 @@ typedef enum bench_goal {
     BENCH_BELOW,
 } bench_goal;
 
-/* Read the arguments: the only one there is, is --quick. Exits on any other. */
+/* Read the arguments. The only one is --quick; exits on any other. */
 bool bench_wants_quick(int argc, char **argv);
 
 /* One row: what was measured, how much, with how many decimals, of which unit, and the goal if there is one. */
@@ -28,15 +28,15 @@ int bench_print(const char *title);
 int64_t bench_now_ns(void);
 void bench_sleep_ms(int64_t ms);
 
-/* The smallest first. */
+/* Sort, the smallest first. */
 void bench_sort(int64_t *values, size_t count);
 
-/* A fresh directory under $TMPDIR or /tmp, removed at exit by the process that made it. */
+/* A fresh directory under $TMPDIR or /tmp, which the process that made it removes at its exit. */
 const char *bench_temp_dir(void);
 
 /* Say what broke and exit 1. */
 void bench_fail(const char *what, const char *why) __attribute__((noreturn));
-/* The same unless `code` is 0 or more. */
+/* The same, unless `code` is 0 or more. */
 void bench_check(int code, const char *what, const simba_error *error);
 
 #endif

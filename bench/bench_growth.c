@@ -58,7 +58,7 @@ static simba_stats stats_of(simba_client *client)
     return stats;
 }
 
-static _Atomic(simba_contender *) leader; /* the one that was told last */
+static _Atomic(simba_contender *) leader; /* the contender that was told last */
 
 static void note_leader(simba_contender *contender, const simba_state *state, void *user)
 {
@@ -85,7 +85,7 @@ static void grow_mutexes(const char *url, unsigned count)
     char full[1024];
     snprintf(full, sizeof full, "%s%cttl=10s&transition=10s", url, strchr(url, '?') ? '&' : '?');
     simba_client *client = open_client(full);
-    start_one(client, "first"); /* what comes with the first one is not theirs */
+    start_one(client, "first"); /* the first one brings costs that are not its own */
     const double bytes_before = resident_bytes();
     const int64_t start_ns = bench_now_ns();
     for (unsigned i = 0; i < count; i++) {
@@ -147,7 +147,7 @@ static void grow_contenders(const char *url, unsigned count)
 
 /* --- processes ---------------------------------------------------------------------------------------- */
 
-/* In memory that all processes see. */
+/* This memory is shared by all processes. */
 typedef struct shared {
     atomic_uint waiting;
     _Atomic int64_t last_ns;
@@ -215,5 +215,5 @@ int main(int argc, char **argv)
     else
         bench_fail(argv[1], "is not a curve, or there are too many processes");
     fflush(stdout);
-    _exit(0); /* giving back a million mutexes is not what is measured */
+    _exit(0); /* do not measure how long it takes to give back a million mutexes */
 }

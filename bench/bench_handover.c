@@ -1,6 +1,6 @@
 /* How long does a mutex lie idle when one process gives it back and another waits for it? Two processes pass one mutex
- * of a SQLite file to and fro and stamp the clock they share into memory they share. The time runs from just before
- * the call of release in one to the return of acquire in the other. */
+ * of a SQLite file to and fro. They write the time of a clock that both share into memory that both share. The time
+ * runs from just before the call of release in one to the return of acquire in the other. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include "bench.h"
 
 #define HANDOVERS_MAX 1000
-#define SETTLE_MS 2 /* lets the other be refused and lie down to wait */
+#define SETTLE_MS 2 /* time for the other process to be refused and begin to wait */
 #define LIMIT_NS INT64_C(25000000000)
 
-/* In memory that both processes see. */
+/* This memory is shared by both processes. */
 typedef struct shared {
     atomic_llong released_ns; /* when the holder called release */
     atomic_uint passed;       /* hand-overs so far; the first to acquire counts as one */
@@ -63,13 +63,13 @@ static void pass_to_and_fro(shared *s, int me, simba_locker *locker, int64_t unt
         const unsigned passed = atomic_load(&s->passed);
         atomic_store(&s->released_ns, bench_now_ns());
         bench_check(simba_locker_release(locker, &error), "release", &error);
-        /* Not again before the other had it. */
+        /* Do not ask again before the other process had it. */
         while (atomic_load(&s->passed) == passed && !atomic_load(&s->over))
             bench_sleep_ms(1);
     }
 }
 
-/* A child: opens a client of its own, as every process must. */
+/* A child process opens a client of its own, as every process must. */
 static void play(shared *s, int me, const char *url, int64_t until_ns)
 {
     simba_client *client = NULL;
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     if (s == MAP_FAILED)
         bench_fail("shared memory", "refused");
     s->wanted = quick ? 100 : 500;
-    /* Short leases: a wake-up that gets lost then shows as a slow hand-over instead of ending the run. */
+    /* Short leases: a lost wake-up then shows as a slow hand-over, and does not end the run. */
     snprintf(url, sizeof url, "sqlite://%s/handover.db?ttl=1s&transition=1s", bench_temp_dir());
 
     const int64_t until_ns = bench_now_ns() + LIMIT_NS;

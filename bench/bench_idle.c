@@ -1,6 +1,6 @@
-/* What does a contender cost that has nothing to do? A process with 100,000 of them, each leading a mutex of its own on
- * memory://: the bytes that the library takes for each, the threads, the CPU time of renewing them all, and how much of that
- * goes into counting it for the statistics. */
+/* What does a contender cost that has nothing to do? A process has 100,000 of them, each of which leads a mutex of its
+ * own on memory://. This measures the bytes that the library takes for each, the threads, the CPU time of renewing them
+ * all, and how much of that goes into counting it for the statistics. */
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 
 /* --- an allocator that counts ------------------------------------------------------------------- */
 
-/* In front of every block, so that freeing it can take back what was asked for. Does not change what the system rounds
- * up: that goes in steps of this same size. */
+/* In front of every block, so that freeing it can subtract its size. This does not change what the system rounds up:
+ * that goes in steps of this same size. */
 typedef struct header {
     size_t size;
     size_t unused;
@@ -128,14 +128,14 @@ static void start_all(crowd *c)
     }
 }
 
-/* A renewal is two steps of its machine, the timer and the answer, each of which is counted. */
+/* A renewal is two steps of the machine, the timer and the answer, and each of them is counted. */
 static double counting_cpu_ns(void)
 {
     enum { ROUNDS = 2000000 };
     static simba_stats stats = SIMBA_STATS_INIT;
     const simba_reply reply = {.status = 0, .outcome = SIMBA_MINE};
     simba__contention machine = {.phase = SIMBA__HOLD, .op = SIMBA_OP_RENEW};
-    simba__contention *volatile seen = &machine; /* so that nothing is known beforehand */
+    simba__contention *volatile seen = &machine; /* so that the compiler knows nothing beforehand */
     const simba__actions actions = {.timer = {0}};
     simba__event timer = {.kind = SIMBA__EV_TIMER};
     simba__event answer = {.kind = SIMBA__EV_REPLY, .reply = &reply};
@@ -153,7 +153,7 @@ static double counting_cpu_ns(void)
     return (cpu_seconds() - start) * 1e9 / ROUNDS;
 }
 
-/* At least one ttl long, and until each was renewed: a stretch without renewals would flatter. */
+/* Measure for at least one ttl, and until each was renewed: a stretch without renewals would flatter. */
 static void measure_renewals(const crowd *c)
 {
     const simba_stats before = stats_of(c);

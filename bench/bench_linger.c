@@ -83,12 +83,13 @@ static void hear(int fd)
         bench_fail("pipe", "the other process has gone");
 }
 
-/* The other process: on each byte it takes the mutex, says when it began and when it had it, and releases it at once. */
+/* The other process: for each byte it takes the mutex, says when it began and when it had it, and releases it at
+ * once. */
 static void take_on_demand(const char *url, int in, int out)
 {
     simba_client *client = open_client(url);
     simba_locker *locker = make_locker(client, "ball", 0);
-    acquire(locker); /* the connections are there */
+    acquire(locker); /* so that the connections are there */
     release(locker);
     say(out);
     char byte;
@@ -111,13 +112,13 @@ static int64_t hand_over(simba_locker *locker, bool asked, int in, int out)
     acquire(locker);
     if (asked) {
         release(locker);
-        bench_sleep_ms(2); /* idle */
+        bench_sleep_ms(2); /* let the mutex idle */
     }
     say(out);
     hear(in);
     int64_t released_ns = 0;
     if (!asked) {
-        bench_sleep_ms(5); /* it waits */
+        bench_sleep_ms(5); /* let the other process wait */
         released_ns = bench_now_ns();
         release(locker);
     }
@@ -168,10 +169,10 @@ static void measure_hand_over(const char *url)
 
 /* --- a crowd ------------------------------------------------------------------------------------------ */
 
-/* Of all processes. */
+/* What all processes share. */
 typedef struct crowd {
     pthread_barrier_t ready;
-    int64_t from_ns, until_ns; /* when turns count: nobody may have the mutex for itself before or after the others */
+    int64_t from_ns, until_ns; /* when turns count: nobody may be alone with the mutex before or after the others */
     volatile uint64_t counts[PROCESSES * THREADS];
 } crowd;
 
@@ -187,7 +188,7 @@ static void *grab(void *arg)
     simba_locker *locker = make_locker(self->client, "crowd", LINGER_MS);
     acquire(locker);
     release(locker);
-    if (pthread_barrier_wait(&self->crowd->ready) != 0) { /* one of them */
+    if (pthread_barrier_wait(&self->crowd->ready) != 0) { /* true for one of them */
         self->crowd->from_ns = bench_now_ns() + INT64_C(500000000);
         self->crowd->until_ns = self->crowd->from_ns + (quick ? 1000 : 5000) * INT64_C(1000000);
     }
@@ -248,7 +249,7 @@ static void measure_fairness(const char *url)
 
 static void measure(const char *url, bool processes)
 {
-    /* The forks come first: a child must not inherit a client. */
+    /* Fork first: a child must not inherit a client. */
     if (processes) {
         measure_hand_over(url);
         measure_fairness(url);
@@ -270,6 +271,6 @@ int main(int argc, char **argv)
     char sqlite[4200];
     snprintf(sqlite, sizeof sqlite, "sqlite://%s/linger.db", bench_temp_dir());
     measure(sqlite, true);
-    measure("memory://linger", false); /* other processes have another memory */
+    measure("memory://linger", false); /* other processes have a memory of their own */
     return bench_print(title);
 }

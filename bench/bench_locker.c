@@ -1,13 +1,13 @@
 /* How fast is an uncontended lock and unlock, and how much of that is the store's own cost? On memory:// there is no
  * store to speak of, so that is the library alone. On SQLite the library is compared with a loop of the two UPDATEs
- * that no implementation could do without, in turns within one run, because machines have moods. */
+ * that no implementation could do without. The two take turns within one run, because the speed of a machine varies. */
 #include <sqlite3.h>
 #include <stdio.h>
 
 #include "bench.h"
 
 #define MUTEX "bench"
-#define PAIRS 64         /* of one round: short, so that both sides see the same weather */
+#define PAIRS 64         /* of one round: so short that both sides meet the same conditions */
 #define ROUNDS_MAX 20000 /* of one side */
 
 static int64_t stretch_ns = INT64_C(5000000000); /* how long to measure one thing */
@@ -31,8 +31,8 @@ static void run_round(side *s)
     s->rounds_ns[s->count++] = bench_now_ns() - start_ns;
 }
 
-/* Pairs per second, by the round that nine tenths were slower than: what the machine does when it is left alone, but
- * not one stroke of luck. */
+/* Pairs per second in the round at the fastest tenth: the speed of the machine when it is left alone, but no single
+ * lucky round. */
 static double quiet_rate(side *s)
 {
     bench_sort(s->rounds_ns, s->count);
@@ -40,7 +40,7 @@ static double quiet_rate(side *s)
     return PAIRS * 1e9 / (double)s->rounds_ns[tenth];
 }
 
-/* Round by round in turns, until the time is over. `other` may be NULL. */
+/* Run the two in turns, round by round, until the time is over. `other` may be NULL. */
 static void take_turns(side *one, side *other)
 {
     const int64_t until_ns = bench_now_ns() + stretch_ns;
@@ -83,7 +83,7 @@ static void simba_pair(void *user)
 
 /* --- plain SQLite ------------------------------------------------------------------------------- */
 
-/* The table of the library's own store, and the least that takes and gives back a mutex in it. */
+/* The table of the library's own store, and the least that takes a mutex in it and gives it back. */
 static const char *const raw_schema =
     "CREATE TABLE simba_mutex (mutex TEXT NOT NULL PRIMARY KEY, acquired_at INTEGER NOT NULL, ttl_at INTEGER NOT NULL,"
     " transition_at INTEGER NOT NULL, owner_id TEXT NOT NULL, version INTEGER NOT NULL, token INTEGER NOT NULL,"

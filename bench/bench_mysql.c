@@ -1,7 +1,7 @@
-/* What the library costs on top of MariaDB. An uncontended lock and unlock is compared with a blocking loop of the very same
- * prepared statements on one connection, in turns within one run, because machines have moods. What ten thousand held
- * mutexes and two hundred waiting processes cost the server is read from the server's own counters. The server is started
- * here, as it comes but for its data folder, and goes with the benchmark. */
+/* What the library costs on top of MariaDB. An uncontended lock and unlock is compared with a blocking loop of the same
+ * prepared statements on one connection. The two take turns within one run, because the speed of a machine varies. The
+ * server's own counters say what ten thousand held mutexes and two hundred waiting processes cost it. The benchmark
+ * starts the server, with its default settings except for the data folder, and ends it. */
 #include <grp.h>
 #include <mysql.h>
 #include <pwd.h>
@@ -212,7 +212,7 @@ typedef struct side {
     int64_t rounds_ns[ROUNDS_MAX];
 } side;
 
-/* Pairs per second in the middle one of the rounds. */
+/* Pairs per second in the median round. */
 static double usual_rate(side *s)
 {
     bench_sort(s->rounds_ns, s->count);
@@ -320,7 +320,7 @@ typedef struct crowd {
     volatile int breaches;
 } crowd;
 
-/* A process that waits, and when it is its turn waits until it is told to go on. */
+/* A process that waits for its turn, and then until it is told to go on. */
 static void wait_in_crowd(crowd *c, const int go[2])
 {
     simba_client *client;
@@ -342,7 +342,7 @@ static void wait_in_crowd(crowd *c, const int go[2])
         c->released_ns = bench_now_ns();
         bench_check(simba_locker_release(locker, &error), "release", &error);
     }
-    _exit(0); /* two hundred farewells are not what is measured */
+    _exit(0); /* do not measure two hundred good-byes */
 }
 
 static void hand_over(crowd *c, const int go[2])
@@ -373,7 +373,7 @@ static void measure_crowd(void)
     for (int i = 0; i < 2000 && (c->ready < WAITERS || c->turns == 0); i++)
         bench_sleep_ms(10);
     MYSQL *mysql = connect_raw();
-    /* Nothing happens: the waits grow old. */
+    /* Nothing happens, and the waiters wait for long. */
     bench_sleep_ms(16000);
     double questions = counter(mysql, "Questions");
     double used = server_seconds();
@@ -384,7 +384,7 @@ static void measure_crowd(void)
               "per s", BENCH_BELOW, 2);
     bench_add("200 processes wait: the server's processor", (server_seconds() - used) / elapsed * 100, 0, "%",
               BENCH_NO_GOAL, 0);
-    /* And now it goes round. */
+    /* Now the mutex goes round. */
     questions = counter(mysql, "Questions");
     used = server_seconds();
     from_ns = bench_now_ns();
@@ -414,7 +414,7 @@ static void measure_crowd(void)
 
 /* --- two processes, young and old waits ------------------------------------------------------------------------------------ */
 
-/* From a release in this process to the grant in another one, which has waited for so long. */
+/* From a release in this process to the grant in another one, which has waited for `wait_ms`. */
 static double hand_over_after(int64_t wait_ms)
 {
     crowd *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,8 +1,9 @@
-/* What the library costs on top of PostgreSQL. An uncontended lock and unlock is compared with a blocking loop of the very same
- * statements on one connection. A hand-over is compared with one that is done by hand (release and notify, then acquire), by plain
- * statements and by the library's own. All of it is done in turns within one run, because machines have moods. What ten thousand
- * held mutexes and two hundred waiting processes cost the server is read from the server's own count of statements. The servers
- * are started here, as they come but for their folders, and go with the benchmark. */
+/* What the library costs on top of PostgreSQL. An uncontended lock and unlock is compared with a blocking loop of the
+ * same statements on one connection. A hand-over is compared with one that is done by hand (release and notify, then
+ * acquire), by plain statements and by the library's own. All of them take turns within one run, because the speed of a
+ * machine varies. The server's own count of statements says what ten thousand held mutexes and two hundred waiting
+ * processes cost it. The benchmark starts the servers, with their default settings except for the folders, and ends
+ * them. */
 #include <glob.h>
 #include <grp.h>
 #include <libpq-fe.h>
@@ -123,7 +124,7 @@ static double ask(PGconn *pg, const char *sql, int count, const char *const *val
     return value;
 }
 
-/* The function's statement; false: it was refused. */
+/* Run the statement that calls the function; false: it was refused. */
 static bool decide(PGconn *pg, const char *request, const char *channel)
 {
     static char *sql;
@@ -219,7 +220,7 @@ static void await(const volatile int *value, int wanted)
         usleep(50);
 }
 
-/* By hand: what the two processes say to the server. */
+/* A hand-over by hand: what the two processes say to the server. */
 typedef struct by_hand {
     const char *hold, *wait, *release, *take, *give_back;
 } by_hand;
@@ -233,7 +234,7 @@ static const by_hand plainly = {
     .give_back = "select 1",
 };
 
-/* What the library says, without the library. */
+/* What the library says, said without the library. */
 #define DECIDE(request) "select * from \"simba_mutex_decide_2\"('{{" request ",0,\"\",0}}'::text[], 'hand')"
 static const by_hand as_we_do = {
     .hold = DECIDE("q,hand,me,1,0,10000,16000"),
@@ -243,7 +244,7 @@ static const by_hand as_we_do = {
     .give_back = DECIDE("r,hand,you,2,0,0,0"),
 };
 
-/* One that listens and then acquires. */
+/* The process that listens and then acquires. */
 static void take_by_hand(shared *s, const by_hand *say)
 {
     PGconn *pg = connect_raw();
@@ -288,7 +289,7 @@ static void hand_over_by_hand(PGconn *pg, const by_hand *say, side *times)
     munmap(s, sizeof *s);
 }
 
-/* By the library: a process that takes what it gets, and gives it back when the other one waits again. */
+/* By the library: a process that takes the mutex, and gives it back when the other one waits again. */
 static void take_turns(shared *s, const char *where)
 {
     simba_client *client;
@@ -297,7 +298,7 @@ static void take_turns(shared *s, const char *where)
     bench_check(simba_client_open(where, NULL, &error, &client), where, &error);
     bench_check(simba_locker_new(client, "turns", NULL, &error, &locker), "locker", &error);
     for (int i = 1; !s->over; i++) {
-        await(&s->inside, i); /* the other one has it */
+        await(&s->inside, i); /* the other process has it */
         s->ready = i;
         bench_check(simba_locker_acquire(locker, 60000, &error), "acquire", &error);
         s->taken_ns = bench_now_ns();
@@ -307,7 +308,7 @@ static void take_turns(shared *s, const char *where)
     _exit(0);
 }
 
-/* So many, each after such a wait. */
+/* Do `count` hand-overs, each after a wait of `wait_ms`. */
 static void hand_over(const char *where, int count, int64_t wait_ms, side *times)
 {
     simba_client *client;
@@ -325,7 +326,7 @@ static void hand_over(const char *where, int count, int64_t wait_ms, side *times
     for (int i = 1; i <= count; i++) {
         s->inside = i;
         await(&s->ready, i);
-        bench_sleep_ms(i == 1 ? wait_ms + 300 : wait_ms); /* the first time it begins to listen */
+        bench_sleep_ms(i == 1 ? wait_ms + 300 : wait_ms); /* the first time, it has to begin to listen */
         s->over = i == count;
         const int64_t start_ns = bench_now_ns();
         bench_check(simba_locker_release(locker, &error), "release", &error);
@@ -427,7 +428,7 @@ static void wait_in_crowd(shared *s, const char *where)
     _exit(0);
 }
 
-/* Statements of each per second while the owner stays, and the hand-overs among them. */
+/* Statements of each process per second while the owner stays, and the hand-overs after that. */
 static void measure_crowd(PGconn *pg, const char *where, const char *what, bench_goal goal, double limit)
 {
     static side times;
@@ -446,7 +447,7 @@ static void measure_crowd(PGconn *pg, const char *where, const char *what, bench
     }
     for (int i = 0; i < 6000 && (s->ready < WAITERS || s->turns == 0); i++)
         bench_sleep_ms(10);
-    bench_sleep_ms(16000); /* the waits grow old */
+    bench_sleep_ms(16000); /* the waiters wait for long */
     const double before = statements(pg);
     const int64_t from_ns = bench_now_ns();
     bench_sleep_ms(4000);

@@ -1,10 +1,11 @@
-/* What the library costs on top of Redis, and what it costs Redis itself: the time that the server spends in commands, by its
- * own count. An uncontended lock and unlock is compared with a blocking loop of the very same
- * two scripts, in turns within one run, because machines have moods. A mutex that sixteen processes fight for is compared
- * with the least that a hand-over takes: one release script, one push, one acquire script. A holder that is killed shows
- * how long a mutex lies idle, and a process that holds 50,000 what renewing them costs. A process that waits for the 50,000 of
- * another one which is killed shows what an overload costs, and one that closes with 100,000 how long giving back takes. The
- * server is started here, keeps nothing, and goes with the benchmark. */
+/* What the library costs on top of Redis, and what it costs Redis itself: the time that the server spends in commands,
+ * by its own count. An uncontended lock and unlock is compared with a blocking loop of the same two scripts. The two
+ * take turns within one run, because the speed of a machine varies. A mutex for which sixteen processes contend is
+ * compared with the least that a hand-over takes: one release script, one push, one acquire script.
+ *
+ * A killed holder shows how long a mutex lies idle; a process that holds 50,000 mutexes shows what renewing them costs.
+ * A process that waits for the 50,000 mutexes of a killed one shows what an overload costs, and one that closes with
+ * 100,000 shows how long giving back takes. The benchmark starts the server, which keeps nothing, and ends it. */
 #include <hiredis/hiredis.h>
 #include <sched.h>
 #include <signal.h>
@@ -66,8 +67,8 @@ static void start_server(void)
     }
 }
 
-/* Microseconds that the server has spent in scripts, and in SETs that were none of a script's. What a script calls is in
- * its own time. */
+/* Microseconds that the server has spent in scripts, and in SETs outside of scripts. The time of a script includes the
+ * commands that it calls. */
 static int64_t command_us(redisContext *context, const char *command)
 {
     char sought[32];
@@ -86,7 +87,7 @@ static int64_t script_us(redisContext *context)
     return command_us(context, "evalsha");
 }
 
-/* All that the server does, reading and writing included. */
+/* The processor time of everything that the server does, reading and writing included. */
 static double server_cpu_seconds(redisContext *raw)
 {
     redisReply *reply = redisCommand(raw, "INFO cpu");
@@ -158,7 +159,7 @@ typedef struct side {
     int64_t rounds_ns[ROUNDS_MAX];
 } side;
 
-/* Pairs per second, by the round that nine tenths were slower than. */
+/* Pairs per second in the round at the fastest tenth. */
 static double quiet_rate(side *s)
 {
     bench_sort(s->rounds_ns, s->count);
@@ -214,7 +215,7 @@ static void measure_uncontended(void)
 
 /* --- what a pair costs the server ------------------------------------------------------------------------- */
 
-/* The least that a lock can be: SET NX, and a script that deletes it if it is ours. */
+/* The least that a lock can be: SET NX, and a script that deletes the key if it is ours. */
 static double measure_least(redisContext *context)
 {
     static const char unlock[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end";
@@ -237,7 +238,7 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* In turns, and of each the median. */
+/* The two take turns; the median of each counts. */
 static void measure_cost(void)
 {
     enum { ROUNDS = 101 };
@@ -296,7 +297,7 @@ typedef struct fight {
     volatile int inside;
     volatile int breaches;
     volatile int ready;
-    volatile int64_t from_ns, until_ns; /* what counts; 0: not yet known */
+    volatile int64_t from_ns, until_ns; /* the time that counts; 0: not known yet */
     int64_t turns[FIGHTERS], from_others[FIGHTERS];
 } fight;
 
@@ -346,7 +347,7 @@ static void wait_for_all(void)
             bench_fail("a process", "did not end well");
 }
 
-/* Hand-overs per second; all that happened is added up in `f`. */
+/* Hand-overs per second; `f` adds up everything that happened. */
 static double fight_for(fight *f, int64_t ns)
 {
     int64_t before = 0;
@@ -381,8 +382,8 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
-/* In turns, and of each the median: what a change of threads costs depends on which core the scheduler chooses, and its
- * moods last longer than a round. */
+/* They take turns; the median of each counts. The cost of a change of threads depends on the core that the scheduler
+ * chooses, and that stays the same for longer than a round. */
 static void measure_rounds(fight *f, const char *where)
 {
     char what[64];
@@ -446,7 +447,7 @@ typedef struct succession {
     volatile int64_t taken_at_ns;
 } succession;
 
-/* ttl 2 s, transition 3 s: where the jitter alone would be up to half a second. */
+/* ttl 2 s, transition 3 s: with these, the jitter alone would be up to half a second. */
 static simba_locker *succession_locker(simba_client **ret_client)
 {
     simba_locker *locker;
@@ -526,7 +527,7 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* Those of the library, without our own. */
+/* The connections of the library, without our own. */
 static int connection_count(redisContext *raw)
 {
     redisReply *reply = redisCommand(raw, "CLIENT LIST");
@@ -554,8 +555,8 @@ static uint64_t losses_of(const simba_stats *stats)
     return lost;
 }
 
-/* At least one ttl long, and until each was renewed. One more waits for a mutex of the crowd, so that there are
- * subscriptions too. */
+/* Measure for at least one ttl, and until each was renewed. One more contender waits for a mutex of the crowd, so that
+ * there are subscriptions too. */
 static void measure_crowd(size_t size, int64_t ttl_ms)
 {
     char what[64];
@@ -614,7 +615,7 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
 
 /* --- more than the server can do at a time ---------------------------------------------------------------------- */
 
-/* ttl 2 s, transition 1 s: all leases of the one that is killed end within the time that it took to get them. */
+/* ttl 2 s, transition 1 s: all leases of the killed process end within the time that it took to get them. */
 static simba_contender **start_contenders(simba_client *client, const char *of, size_t size, int64_t ttl_ms,
                                           int64_t transition_ms)
 {
@@ -634,7 +635,7 @@ static simba_contender **start_contenders(simba_client *client, const char *of, 
     return all;
 }
 
-/* Contenders that are still running are stopped by the client. */
+/* The client stops the contenders that still run. */
 static int64_t close_all(simba_client *client, simba_contender **all, size_t size)
 {
     const int64_t start_ns = bench_now_ns();
@@ -646,7 +647,7 @@ static int64_t close_all(simba_client *client, simba_contender **all, size_t siz
     return took_ns;
 }
 
-/* False: not all of them in this time. */
+/* False: not all of them were held in this time. */
 static bool await_held(simba_client *client, size_t size, int64_t within_ms)
 {
     const int64_t until_ns = bench_now_ns() + within_ms * 1000000;

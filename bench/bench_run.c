@@ -1,7 +1,7 @@
 /* What does `simba run` cost, and does it keep its word? The first is the wall time of a command that does nothing,
  * beside flock(1), which asks no store, and beside a program that is linked to the same libraries and does nothing. The
- * second is the lost-lock drill: the store freezes while a command runs that does not listen to SIGTERM, and when the
- * next command starts, nothing of the first may be alive. */
+ * second is the lost-lock drill: the store freezes while a command runs that ignores SIGTERM. When the next command
+ * starts, nothing of the first may be alive. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #define PATIENCE_MS 20000
 
 static char self[512];
-static char command[600]; /* the simba beside us */
+static char command[600]; /* the simba command in the same build */
 
 /* --- processes ------------------------------------------------------------------------------------ */
 
@@ -45,7 +45,7 @@ static int finish(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Wall time of one process, or the end of the benchmark. */
+/* The wall time of one process. A failure ends the benchmark. */
 static int64_t time_of(const char *const argv[])
 {
     const int64_t start_ns = bench_now_ns();
@@ -79,7 +79,7 @@ static void measure_wall_time(int rounds)
     all[1] = (series){.what = "a program with the same libraries", .argv = linked};
     all[2] = (series){.what = "flock FILE true", .argv = flock};
     all[3] = (series){.what = "simba run --no-wait m -- true", .argv = run};
-    time_of(run); /* the store is made */
+    time_of(run); /* this makes the store */
     for (int round = 0; round < rounds; round++) {
         for (size_t i = 0; i < 4; i++)
             all[i].rounds_ns[round] = time_of(all[i].argv);
@@ -96,7 +96,7 @@ static void measure_wall_time(int rounds)
 
 /* --- the drill ------------------------------------------------------------------------------------ */
 
-/* Both are played by this program itself, started again. */
+/* This program itself plays both, started again. */
 static void play_stubborn(const char *path)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -142,7 +142,8 @@ static void exec_sql(sqlite3 *db, const char *sql)
         bench_fail(sql, sqlite3_errmsg(db));
 }
 
-/* One repetition: how long before the start of the next the first was last seen alive; below 0: it still was. */
+/* One repetition. Returns how long before the start of the next command the first was last seen alive; below 0: it
+ * still was. */
 static int64_t drill_once(sqlite3 *db, const char *old_path, const char *new_path)
 {
     const char *const first[] = {command, "run", "--grace", "200ms", "m", "--", self, "stubborn", old_path, NULL};

@@ -1,8 +1,8 @@
-/* What does it cost a process that holds 100,000 mutexes to be scraped, and do its renewals notice? The store is the one of
- * $SIMBA_URL, by default the one in memory, which answers at once: there only the library's own work is left to be disturbed.
+/* What does it cost a process that holds 100,000 mutexes to be scraped, and do its renewals notice? The store is
+ * $SIMBA_URL, by default the one in memory. That one answers at once, so only the library's own work can be disturbed.
  *
- * Rounds without and with scraping take turns, so that a neighbour on the machine disturbs both alike. A round is scraped a
- * hundred times a second, which is a thousand times as often as people do it. */
+ * Rounds without and with scraping take turns, so that a neighbour on the machine disturbs both alike. In a round with
+ * scraping there are a hundred scrapes a second, a thousand times as many as usual. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum {
     HELD = 100000,
     ROUNDS = 2, /* of each kind */
     TTL_MS = 10000,
-    ROUND_MS = TTL_MS, /* so that every lease is renewed once in each */
+    ROUND_MS = TTL_MS, /* so that each round renews every lease once */
     PAUSE_MS = 10,
     SCRAPES_MAX = 2 * ROUNDS * ROUND_MS / PAUSE_MS,
 };
@@ -22,7 +22,7 @@ static simba_client *client;
 static int64_t took_ns[SCRAPES_MAX];
 static size_t scrapes;
 
-/* What the renewals of the rounds of one kind were like. */
+/* What the renewals in the rounds of one kind were like. */
 typedef struct tally {
     uint64_t count, failed, sum_ns, lost;
     uint64_t buckets[SIMBA_HISTOGRAM_BUCKETS];
@@ -43,7 +43,7 @@ static uint64_t losses_of(const simba_stats *stats)
     return sum;
 }
 
-/* As an HTTP handler does it. */
+/* What an HTTP handler does. */
 static void scrape(void)
 {
     static char text[1 << 16];
@@ -75,7 +75,7 @@ static void run_round(bool is_scraped, int64_t ms, tally *t)
         t->buckets[i] += after.renew.buckets[i] - before.renew.buckets[i];
 }
 
-/* The bound below which 99 % of the renewals were answered. */
+/* The time within which 99 % of the renewals were answered. */
 static double slow_ms(const tally *t)
 {
     uint64_t seen = 0;

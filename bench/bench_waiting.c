@@ -14,13 +14,13 @@
 #include "bench.h"
 
 #define PROCESSES_MAX 1000
-#define SAMPLES 200 /* of a hand-over each */
+#define SAMPLES 200 /* hand-overs of each kind */
 
-/* In memory that all processes see. */
+/* This memory is shared by all processes. */
 typedef struct shared {
     atomic_uint waiting; /* processes that were refused, or are about to be */
     atomic_uint taken;
-    atomic_uint spoke; /* warnings of the library */
+    atomic_uint spoke; /* how many warnings the library gave */
     int64_t taken_ns[PROCESSES_MAX];
     pid_t order[PROCESSES_MAX];
 } shared;
@@ -69,7 +69,7 @@ static void play(const char *url)
     exit(0);
 }
 
-/* The middle of what the first hand-overs took, while (almost) all of them waited. */
+/* The median time of the first hand-overs, while (almost) all processes waited. */
 static double measure(const char *url, unsigned processes, double *ret_whole_ms)
 {
     static int64_t times[PROCESSES_MAX];

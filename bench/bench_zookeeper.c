@@ -1,7 +1,8 @@
-/* The ZooKeeper store beside Curator, on the same server, in turns within one run, because machines have moods: an
- * uncontended lock and unlock, and hand-overs of one mutex that sixteen sessions fight for. Then a thousand waiters in one
- * queue, and by the server's own count how many watches a hand-over fires. The server and Curator are started here and go
- * with the benchmark; without a JDK, ZooKeeper and Curator in /usr/share/java there is nothing to compare with. */
+/* The ZooKeeper store beside Curator, on the same server: an uncontended lock and unlock, and hand-overs of one mutex
+ * for which sixteen sessions contend. The two take turns within one run, because the speed of a machine varies. Then a
+ * thousand waiters stand in one queue, and the server's own count says how many watches a hand-over fires. The
+ * benchmark starts the server and Curator, and ends them. It needs a JDK, and ZooKeeper and Curator in /usr/share/java;
+ * without them there is nothing to compare with. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -54,7 +55,7 @@ static pid_t run(const char *const *argv, int in, int out)
     return pid;
 }
 
-/* The server's answer to one of its words of four letters; "": none. */
+/* Ask the server one of its words of four letters; "": no answer. */
 static void ask(const char *word, char *text, size_t size)
 {
     const struct sockaddr_in address = {
@@ -153,7 +154,7 @@ static int by_value(const void *left, const void *right)
     return (x > y) - (x < y);
 }
 
-/* Pairs per second, by the round that nine tenths were slower than. */
+/* Pairs per second in the round at the fastest tenth. */
 static double quiet_rate(double *rounds_ns, size_t count)
 {
     qsort(rounds_ns, count, sizeof *rounds_ns, by_value);
@@ -180,7 +181,7 @@ static void measure_uncontended(void)
     simba_error error;
     bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
     bench_check(simba_locker_new(client, "bench", NULL, &error, &locker), "locker", &error);
-    /* Both virtual machines get warm. */
+    /* Let both virtual machines warm up. */
     curator_does("pairs", quick ? 500 : 3000);
     our_round(locker);
     size_t count = 0;
@@ -254,7 +255,7 @@ static void measure_fight(void)
         simba_locker_free(lockers[i]);
         simba_client_close(clients[i]);
     }
-    /* The round that nine tenths were slower than. */
+    /* Take the round at the fastest tenth. */
     qsort(ours, (size_t)rounds, sizeof *ours, by_value);
     qsort(theirs, (size_t)rounds, sizeof *theirs, by_value);
     const int quiet = rounds - 1 - rounds / 10;
@@ -318,7 +319,7 @@ static void measure_herd(void)
     const double watches = WAITERS - 1;
     for (int i = 0; i < 6000 && counter("zk_watch_count") < watches; i++)
         bench_sleep_ms(10);
-    bench_sleep_ms(200); /* the leader's own watch */
+    bench_sleep_ms(200); /* let the leader set its own watch */
     const double fired = counter("zk_sum_node_deleted_watch_count");
     const int64_t start_ns = bench_now_ns();
     for (int i = 1; i <= HAND_OVERS; i++) {
@@ -341,7 +342,7 @@ int main(int argc, char **argv)
     quick = bench_wants_quick(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     if (access("/dev/shm", W_OK) == 0)
-        setenv("TMPDIR", "/dev/shm", 0); /* the clients are to be measured, not the disk */
+        setenv("TMPDIR", "/dev/shm", 0); /* this measures the clients, not the disk */
     // NOLINTNEXTLINE(cert-env33-c): a fixed word
     if (access(JARS "curator-recipes.jar", R_OK) != 0 || system("command -v javac >/dev/null") != 0)
         bench_fail("bench_zookeeper", "needs javac, ZooKeeper and Curator (Debian: libcurator-recipes-java)");

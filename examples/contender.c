@@ -1,4 +1,4 @@
-/* Leader election: of all the processes that run this, one leads, and each is told when it gains or loses that. */
+/* Leader election: of all processes that run this, one leads, and each is told when it gains or loses leadership. */
 #include <inttypes.h>
 #include <simba.h>
 #include <stdio.h>

@@ -1,6 +1,8 @@
-/* A replacement for a line in crontab. Run it on every machine: the one that leads runs the command periodically, and when that
- * machine goes, another one does. Runs never overlap. A command that runs when leadership ends gets SIGTERM.
- * usage: cron SECONDS COMMAND [URL]      (simba schedule does the same, and kills what does not listen to SIGTERM) */
+/* A replacement for a line in crontab. Run it on every machine: the one that leads runs the command periodically, and
+ * when that machine goes, another one does. Runs never overlap. If leadership ends while a command runs, the command
+ * gets SIGTERM.
+ *
+ * usage: cron SECONDS COMMAND [URL] (simba schedule does the same, and kills a command that ignores SIGTERM) */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -14,7 +16,8 @@ enum { LOOK_MS = 50 };
 
 extern char **environ; // NOLINT(readability-redundant-declaration): only _GNU_SOURCE declares it
 
-/* On a thread of the library. The environment is this thread's to change: nobody else in this program looks at it. */
+/* Runs on a thread of the library. It may change the environment, because no other thread of this program looks at
+ * it. */
 static void run_command(simba_run *run, void *user)
 {
     char *const arguments[] = {"sh", "-c", user, NULL};
@@ -25,7 +28,8 @@ static void run_command(simba_run *run, void *user)
 
     snprintf(token, sizeof token, "%" PRIu64, simba_run_token(run));
     setenv("SIMBA_TOKEN", token, 1); /* for whatever the command writes to */
-    /* The command shall not inherit that main has blocked SIGTERM; and it is a group, so that all of it can be told. */
+    /* Unblock SIGTERM for the command, which main has blocked; and make it a process group, so that all of it can be
+     * told to end. */
     sigset_t none;
     sigemptyset(&none);
     posix_spawnattr_init(&attributes);
@@ -76,7 +80,7 @@ int main(int argc, char **argv)
     }
     simba_scheduler_start(scheduler);
     sigwait(&ends, &number);
-    simba_scheduler_free(scheduler); /* tells a command that runs, waits for it, and only then gives the mutex back */
+    simba_scheduler_free(scheduler); /* ends a command that runs, waits for it, and only then gives the mutex back */
     simba_client_close(client);
     return 0;
 }

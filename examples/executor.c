@@ -1,5 +1,7 @@
-/* Callbacks on a thread of the program's own. The library hands each piece of work to the executor, which runs it soon and once; here
- * that is one thread with a queue, in a program with a thread pool it is that pool.   usage: executor [URL] */
+/* Callbacks on a thread of the program's own. The library hands each piece of work to the executor, which runs it soon
+ * and once. Here the executor is one thread with a queue; in a program with a thread pool it is that pool.
+ *
+ * usage: executor [URL] */
 #include <inttypes.h>
 #include <pthread.h>
 #include <simba.h>

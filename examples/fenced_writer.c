@@ -24,8 +24,8 @@ static bool read_token(int fd, uint64_t *ret_token)
     return true;
 }
 
-/* On the disk before the data: a crash in between refuses too much, never too little. Twenty digits always, so that a shorter
- * number leaves nothing of a longer one behind. */
+/* Write the token to the disk before the data: after a crash in between, the file refuses too much, never too little.
+ * Always twenty digits, so that a shorter number leaves nothing of a longer one behind. */
 static bool write_token(int fd, uint64_t token)
 {
     char text[24];

@@ -1,6 +1,6 @@
-/* A job that survives its leader: a run leaves a checkpoint in the note of the mutex, and whoever leads next goes on from there.
- * Here the first leader is robbed of the mutex in the middle of its run, as if its machine had died; the second one is told that
- * the run was cut short, and does the rest of it. */
+/* A job that survives its leader: a run leaves a checkpoint in the note of the mutex, and the next leader goes on from
+ * there. Here somebody takes the mutex away from the first leader in the middle of its run, as if its machine had died.
+ * The second leader is told that the run was cut short, and does the rest of it. */
 #include <inttypes.h>
 #include <simba.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 
 enum { ITEMS = 6 };
 
-static atomic_int done; /* items, by both */
+static atomic_int done; /* how many items both have done */
 static atomic_bool finished;
 
 /* Items 1 to `ITEMS`, one after the other, each of them once. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Runs never overlap. A long one asks now and then whether it must end, because leadership does. */
+/* Runs never overlap. A long run asks now and then whether it must end because leadership ends. */
 static void clean_up(simba_run *run, void *user)
 {
     (void)user;
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     }
     simba_scheduler_start(scheduler);
     sleep(1);
-    /* Tells a run in progress, waits for it, and only then gives the mutex back. */
+    /* Tells a run in progress to end, waits for it, and only then gives the mutex back. */
     const int stopped = simba_scheduler_stop(scheduler);
     if (stopped < 0)
         fprintf(stderr, "the store could not be told: %s\n", simba_error_text(stopped));

@@ -23,8 +23,8 @@ static void on_acquired(simba_contender *self, const simba_state *state, void *u
     printf("%s leads, fencing token %" PRIu64 "\n", simba_contender_id(self), state->after.token);
 }
 
-/* If the loop stood still for longer than a lease lasts, this is the first that the service hears of it: somebody else may
- * lead by now. simba_contender_held_for_ms() has said 0 since the lease ended. */
+/* If the loop stood still for longer than a lease lasts, the service first hears of it here: somebody else may lead by
+ * now. simba_contender_held_for_ms() has said 0 since the lease ended. */
 static void on_released(simba_contender *self, const simba_state *state, simba_reason reason, void *user)
 {
     (void)state;
@@ -32,7 +32,7 @@ static void on_released(simba_contender *self, const simba_state *state, simba_r
     printf("%s leads no longer: %s\n", simba_contender_id(self), simba_reason_name(reason));
 }
 
-/* What the service is there for. It must not take long: nothing is renewed meanwhile. */
+/* The work of the service. It must not take long: nothing is renewed meanwhile. */
 static void work(const service *self)
 {
     uint64_t count;

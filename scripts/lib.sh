@@ -36,15 +36,14 @@ step_failed() {
 # --- beside the rest --------------------------------------------------------------------------------
 
 # start_beside COMMAND…: begin to run the command, a function of ours, beside what follows. $scratch is a folder of the caller's.
-# What the command calls by `aside` has the lowest priority, so that it takes no time from tests that promise something within
-# so many milliseconds.
+# Programs that the command runs by `aside` have the lowest priority, so that they take no time from tests of real-time promises.
 start_beside() {
     "$@" &
     beside=$!
 }
 
-# aside COMMAND…: also in a session of its own, so that end_beside can end all of it. Linux shares the processors among sessions
-# first (sched_autogroup), so `nice` alone would only choose among the processes of this one.
+# aside COMMAND…: run it at the lowest priority, in a session of its own, so that end_beside can end all of it. Linux first shares the
+# processors among sessions (sched_autogroup), so `nice` alone would only choose among the processes of this session.
 aside() {
     # shellcheck disable=SC2016 # the inner shell expands it
     setsid sh -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"' aside "$@" </dev/null &
@@ -52,13 +51,13 @@ aside() {
     wait $!
 }
 
-# Wait until all of it is done.
+# Wait until the command of start_beside is done.
 finish_beside() {
     [ -z "${beside-}" ] || wait "$beside"
     beside=
 }
 
-# End it if it is not done.
+# End that command if it is not done.
 end_beside() {
     if [ -z "${beside-}" ]; then return; fi
     kill "$beside" 2>/dev/null
@@ -66,12 +65,12 @@ end_beside() {
     finish_beside
 }
 
-# The version, which include/simba.h has.
+# Print the version, from include/simba.h.
 version_of_header() {
     sed -n 's/^#define SIMBA_VERSION_[A-Z]* \([0-9]*\)$/\1/p' "$root/include/simba.h" | paste -sd .
 }
 
-# The id of all files of the tree; nothing if there are changes that are not committed, or no git.
+# Print git's id of the tree; nothing if there are changes that are not committed, or no git.
 clean_tree() {
     changes=$(git -C "$root" status --porcelain 2>/dev/null) && [ -z "$changes" ] && git -C "$root" rev-parse 'HEAD^{tree}'
 }
@@ -84,7 +83,7 @@ packages_of() {
     done
 }
 
-# Those of the given packages that are not installed, in one line.
+# Print those of the given packages that are not installed, in one line.
 packages_missing() {
     for package in "$@"; do
         # shellcheck disable=SC2016 # the format is dpkg-query's
@@ -103,7 +102,7 @@ as_root() {
     fi
 }
 
-# Run a command while no package can start a service on this machine: what the tests need, they start themselves. A
+# Run a command while no package can start a service on this machine: the tests start the servers that they need. It is a
 # subshell, so that its traps do not replace the caller's.
 without_services() (
     policy=/usr/sbin/policy-rc.d
@@ -124,7 +123,7 @@ apt_install() {
     without_services apt_get install --no-install-recommends "$@"
 }
 
-# install_packages SECTION…: make sure that the packages of these sections are there.
+# install_packages SECTION…: install the packages of these sections that are missing.
 install_packages() {
     # shellcheck disable=SC2046 # package names are words
     set -- $(packages_of "$@")
@@ -151,7 +150,7 @@ install_packages() {
     fi
     text="installing $*"
     if ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
-        # Lists that are too old name files that are gone: then fetch them and try again.
+        # Old package lists name files that are gone: fetch the lists and try again.
         say "$text"
         mkdir -p "$logs"
         apt_install "$@" >"$logs/apt-install.log" 2>&1 </dev/null && return 0
@@ -179,7 +178,7 @@ configure() {
     preset=$1
     shift
     cache=$root/build/$preset/CMakeCache.txt
-    # A tree that was moved or copied with its build directory: what is in there belongs to another place.
+    # If the tree was moved or copied with its build directory, that directory belongs to another place.
     if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
         rm -rf "${root:?}/build/$preset"
     fi
@@ -191,7 +190,7 @@ is_configured() {
         grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$root/build/$1/CMakeCache.txt"
 }
 
-# build PRESET [TARGET…]: says so only when there is something to build.
+# build PRESET [TARGET…]: build it; says so only if there is something to build.
 build() {
     preset=$1
     shift
