@@ -101,9 +101,9 @@ static inline simba_local simba__local_add(simba_local at, int64_t ns)
     return (simba_local){simba__sat_add(at.ns, ns)};
 }
 
-static inline simba_local simba__local_min(simba_local a, simba_local b)
+static inline simba_local simba__local_min(simba_local one, simba_local other)
 {
-    return a.ns < b.ns ? a : b;
+    return one.ns < other.ns ? one : other;
 }
 
 static inline bool simba__local_reached(simba_local now, simba_local at)
