@@ -5,22 +5,22 @@
 
 #include <stdint.h>
 
-static inline int64_t simba__sat_add(int64_t a, int64_t b)
+static inline int64_t simba__sat_add(int64_t one, int64_t other)
 {
     int64_t sum;
-    return !__builtin_add_overflow(a, b, &sum) ? sum : b < 0 ? INT64_MIN : INT64_MAX;
+    return !__builtin_add_overflow(one, other, &sum) ? sum : other < 0 ? INT64_MIN : INT64_MAX;
 }
 
-static inline int64_t simba__sat_sub(int64_t a, int64_t b)
+static inline int64_t simba__sat_sub(int64_t one, int64_t other)
 {
     int64_t difference;
-    return !__builtin_sub_overflow(a, b, &difference) ? difference : b > 0 ? INT64_MIN : INT64_MAX;
+    return !__builtin_sub_overflow(one, other, &difference) ? difference : other > 0 ? INT64_MIN : INT64_MAX;
 }
 
-static inline int64_t simba__sat_mul(int64_t a, int64_t b)
+static inline int64_t simba__sat_mul(int64_t one, int64_t other)
 {
     int64_t product;
-    return !__builtin_mul_overflow(a, b, &product) ? product : (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
+    return !__builtin_mul_overflow(one, other, &product) ? product : (one < 0) != (other < 0) ? INT64_MIN : INT64_MAX;
 }
 
 #endif

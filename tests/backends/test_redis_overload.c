@@ -1,7 +1,6 @@
 /* More requests than the server answers in time. */
+#include "backends/test_redis.h"
 #include "core/timing.h"
-
-#include "backends/test_redis.h" /* after what has parameters of the names of its stores */
 
 enum { N = 4000, AT_A_TIME = 64 };
 
