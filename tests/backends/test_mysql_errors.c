@@ -479,22 +479,25 @@ enum { SLOW_HANDSHAKE_S = 20 };
 static void about_ways(void **state)
 {
     (void)state;
-    char url[256];
+    char url[256], named[64], numbered[64];
+    snprintf(named, sizeof named, "mysql://root@localhost:%s", mariadb.port_text);
+    snprintf(numbered, sizeof numbered, "mysql://root@127.0.0.1:%s", mariadb.port_text);
     const struct {
-        const char *format;
+        const char *server, *settings, *file;
         int code;
     } ways[] = {
-        {"mysql://root@localhost:%2$s/simba?create=yes", 0},
-        {"mariadb://root@/simba?socket=%1$s/my.sock", 0},
-        {"mysql://root@localhost:%2$s/simba?tls=yes&ca=%1$s/ca.pem", 0},
-        {"mysql://root@127.0.0.1:%2$s/simba?ca=%1$s/ca.pem", SIMBA_EPERM}, /* the certificate is for localhost */
-        {"mysql://root@localhost:%2$s/simba?tls=yes", SIMBA_EPERM},        /* nobody vouches for it */
-        {"mysql://root@localhost:%2$s/simba?tls=yes&verify=no", 0},
-        {"mysql://root@localhost:%2$s/simba?tls=yes&ca=%1$s/nothing.pem", SIMBA_EPERM},
+        {named, "create=yes", NULL, 0},
+        {"mariadb://root@", "socket=", "my.sock", 0},
+        {named, "tls=yes&ca=", "ca.pem", 0},
+        {numbered, "ca=", "ca.pem", SIMBA_EPERM}, /* the certificate is for localhost */
+        {named, "tls=yes", NULL, SIMBA_EPERM},    /* nobody vouches for it */
+        {named, "tls=yes&verify=no", NULL, 0},
+        {named, "tls=yes&ca=", "nothing.pem", SIMBA_EPERM},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        snprintf(url, sizeof url, ways[i].format, mariadb.folder, mariadb.port_text);
-        snprintf(url + strlen(url), sizeof url - strlen(url), "&connect-timeout=%ds", SLOW_HANDSHAKE_S);
+        const bool has_file = ways[i].file != NULL;
+        snprintf(url, sizeof url, "%s/simba?%s%s%s%s&connect-timeout=%ds", ways[i].server, ways[i].settings,
+                 has_file ? mariadb.folder : "", has_file ? "/" : "", has_file ? ways[i].file : "", SLOW_HANDSHAKE_S);
         open_at(&a, url);
         testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
         r.request.deadline.ns += SLOW_HANDSHAKE_S * 1000 * SIMBA__NS_PER_MS;

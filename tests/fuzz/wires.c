@@ -1,8 +1,10 @@
 /* See wires.h. */
 #include "fuzz/wires.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,6 +17,8 @@
 
 int fuzz_connect(int fd, const struct sockaddr *address, socklen_t length) IN_PLACE_OF(connect);
 ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags) IN_PLACE_OF(send);
+int fuzz_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
+    IN_PLACE_OF(getaddrinfo);
 
 size_t fuzz_wire_count;
 void (*fuzz_wire_stirred)(size_t wire, bool is_new);
@@ -86,6 +90,19 @@ ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags)
             break;
         }
     return sent;
+}
+
+/* The same, but that nobody asks the kernel which interfaces this machine has. That takes a lock which all of its network namespaces
+ * share, and a target resolves an address for every connection. */
+int fuzz_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
+{
+    int (*const resolve)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
+        (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))dlsym(RTLD_NEXT,
+                                                                                                "getaddrinfo");
+    struct addrinfo fewer = hints ? *hints : (struct addrinfo){0};
+    FUZZ_CHECK(resolve);
+    fewer.ai_flags &= ~AI_ADDRCONFIG;
+    return resolve(host, service, &fewer, ret_found);
 }
 
 size_t fuzz_wire_take(size_t wire, unsigned char *ret_bytes, size_t size)

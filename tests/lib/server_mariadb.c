@@ -47,7 +47,7 @@ static bool fill(const char *folder)
         filled = access(TEMPLATE "/mysql", F_OK) == 0 && run("cp -a %s/. %s/", TEMPLATE, folder);
         if (!filled && install(folder)) {
             filled = true;
-            run("rm -rf %s.new && cp -a %s %1$s.new && rm -rf %1$s && mv %1$s.new %1$s", TEMPLATE, folder);
+            run("rm -rf %1$s.new && cp -a %2$s %1$s.new && rm -rf %1$s && mv %1$s.new %1$s", TEMPLATE, folder);
         }
     }
     close(lock);
