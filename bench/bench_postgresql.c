@@ -235,7 +235,7 @@ static const by_hand plainly = {
 };
 
 /* What the library says, said without the library. */
-#define DECIDE(request) "select * from \"simba_mutex_decide_2\"('{{" request ",0,\"\",0}}'::text[], 'hand')"
+#define DECIDE(request) "select * from \"simba_mutex_decide_3\"('{{" request ",0,\"\",0}}'::text[], 'hand')"
 static const by_hand as_we_do = {
     .hold = DECIDE("q,hand,me,1,0,10000,16000"),
     .wait = DECIDE("q,hand,you,2,0,10000,16000"),

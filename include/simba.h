@@ -666,7 +666,7 @@ SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, sim
  * mutex, timing and id (or all without one) then share the grant: whoever of them comes next has it under the same token, in
  * the order of their arrival, without asking the store. If others begin to wait, the store tells the client, which gives the
  * mutex back: at once if no locker has it, otherwise at its release, after at most eight of its lockers or 5 ms. Where the
- * store does not tell (MySQL, PostgreSQL), others may have to wait for the linger. A locker with once_per_ms, min_hold_ms or
+ * store does not tell (MySQL), others may have to wait for the linger. A locker with once_per_ms, min_hold_ms or
  * a hold limit does not linger.
  * Errors: ELOST (leadership had ended before; the text says why), ESTATE (not held), EUNAVAILABLE, ETIMEDOUT (given up
  * here, but the store could not be told). */

@@ -250,7 +250,7 @@ static void answer(speech *s, fuzz_input *in, const char *asked, size_t length)
         add_notification(s, in);
         /* fall through */
     default:
-        if (has(asked, length, "_decide_2("))
+        if (has(asked, length, "_decide_3("))
             add_decisions(s, in, asked, length);
         else if (has(asked, length, "fsync"))
             add_look(s, in);

@@ -134,7 +134,7 @@ static int64_t kept_for_at_most_ns(const sim *s, const sim_party *party, bool wa
 {
     const int64_t linger_ns = longest_linger_ns(party) / 100 * 101 + SIM_MS;
     const int64_t hand_over_ns = sim_hand_over_ns(s);
-    return wanted && is_told(s) && hand_over_ns < linger_ns ? hand_over_ns : linger_ns;
+    return wanted && is_told(s) && !s->is_deaf && hand_over_ns < linger_ns ? hand_over_ns : linger_ns;
 }
 
 void lingering_check_kept(sim *s)

@@ -254,7 +254,7 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->log = log;
     s->now = 0;
     s->random = plan->seed ^ UINT64_C(0x5EED);
-    s->healed = s->settled = s->winding_up = false;
+    s->healed = s->settled = s->winding_up = s->is_deaf = false;
     s->model = models[plan->store];
     if (s->model && !s->kept[plan->store])
         s->kept[plan->store] = s->model->new ();

@@ -30,16 +30,13 @@ static bool comes_before(const sql_waiter *a, const sql_waiter *b)
     return a->since != b->since ? a->since < b->since : (int64_t)a->nonce <= (int64_t)b->nonce;
 }
 
-static int64_t enter(sql_state *state, const simba__sql_row *row, uint64_t channel)
+/* NULL: the line is full. */
+static sql_waiter *put(sql_state *state, const simba__sql_row *row, uint64_t channel)
 {
     const uint64_t nonce = row->item->ask.nonce;
-    int64_t place = 0;
-    for (unsigned i = state->waiters; i-- > 0;)
-        if (strcmp(state->line[i].mutex, row->mutex) == 0 && state->line[i].until < row->now_ms)
-            remove_at(state, i);
     sql_waiter *own = find(state, row->mutex, nonce);
     if (!own && state->waiters == SQL_WAITERS)
-        return 0;
+        return NULL;
     if (!own) {
         own = &state->line[state->waiters++];
         *own = (sql_waiter){.nonce = nonce, .since = row->now_ms};
@@ -48,9 +45,42 @@ static int64_t enter(sql_state *state, const simba__sql_row *row, uint64_t chann
     own->channel = channel;
     own->until = in_line_until(row->row.owner.transition_at_ms, row->now_ms);
     own->invited = 0;
+    return own;
+}
+
+static int64_t enter(sim *s, const simba__sql_row *row, uint64_t channel)
+{
+    sql_state *state = sql_state_of(s);
+    int64_t place = 0;
+    for (unsigned i = state->waiters; i-- > 0;)
+        if (strcmp(state->line[i].mutex, row->mutex) == 0 && state->line[i].until < row->now_ms)
+            remove_at(state, i);
+    const sql_waiter *own = put(state, row, channel);
+    if (!own)
+        return 0;
+    const sql_waiter *holder = find(state, row->mutex, row->row.nonce);
     for (unsigned i = 0; i < state->waiters; i++)
-        place += strcmp(state->line[i].mutex, row->mutex) == 0 && comes_before(&state->line[i], own);
+        place += strcmp(state->line[i].mutex, row->mutex) == 0 && !state->line[i].holds &&
+                 comes_before(&state->line[i], own);
+    if (holder && holder->holds) {
+        char payload[16];
+        snprintf(payload, sizeof payload, "5 %s", row->mutex);
+        sql_notify(s, holder->channel, payload);
+    }
     return place;
+}
+
+/* A holder that listens. Returns whether others wait. */
+static bool hold(sql_state *state, const simba__sql_row *row, uint64_t channel)
+{
+    sql_waiter *own = put(state, row, channel);
+    bool waited = false;
+    if (own)
+        own->holds = true;
+    for (unsigned i = 0; i < state->waiters; i++)
+        waited |= strcmp(state->line[i].mutex, row->mutex) == 0 && !state->line[i].holds &&
+                  state->line[i].until >= row->now_ms;
+    return waited;
 }
 
 /* True: it had been told, and did not come. */
@@ -90,7 +120,7 @@ static sql_waiter *find_next(sql_state *state, const simba__sql_row *row, const 
     sql_waiter *best = NULL;
     for (unsigned i = 0; i < state->waiters; i++) {
         sql_waiter *at = &state->line[i];
-        if (is_told(told, at->channel) || strcmp(at->mutex, row->mutex) != 0 || at->until < row->now_ms)
+        if (at->holds || is_told(told, at->channel) || strcmp(at->mutex, row->mutex) != 0 || at->until < row->now_ms)
             continue;
         if (!best || at->invited < best->invited || (at->invited == best->invited && comes_before(at, best)))
             best = at;
@@ -131,12 +161,16 @@ void sql_line_decided(sim *s, simba__sql_row *row, uint64_t channel)
     const bool queues = item->ask.op == SIMBA_OP_ACQUIRE && item->ask.queue && channel && !item->held_here;
     const bool is_done = row->deed == SIMBA__SQL_DONE, is_refused = row->deed == SIMBA__SQL_REFUSED;
     const bool releases = item->ask.op == SIMBA_OP_RELEASE;
+    const bool has = is_done && (item->ask.op == SIMBA_OP_ACQUIRE || item->ask.op == SIMBA_OP_RENEW);
+    const bool listens = item->ask.listens && channel;
     bool tells = is_done && (releases || item->ask.op == SIMBA_OP_FORCE_RELEASE);
     if (item->held_here)
         sql_line_keep(s, row->mutex, channel, row->row.owner.transition_at_ms, row->now_ms);
     else if (queues && is_refused)
-        row->place = enter(state, row, channel);
-    else if ((queues && is_done) || (releases && is_refused))
+        row->place = enter(s, row, channel);
+    else if (has && listens)
+        row->place = hold(state, row, channel);
+    else if ((queues && is_done) || (releases && (is_refused || listens)))
         tells |= leave(state, row) && releases && simba__row_is_free(&row->row, now);
     if (tells)
         tell(s, row);

@@ -120,9 +120,10 @@ typedef struct sql_past {
     model_sql_row row;
 } sql_past;
 
-/* Somebody in the line of a mutex. */
+/* Somebody in the line of a mutex, or a holder that listens. */
 typedef struct sql_waiter {
     char mutex[4];
+    bool holds;
     uint64_t nonce, channel;
     int64_t since, until, invited;
 } sql_waiter;

@@ -213,6 +213,7 @@ static void begin_postgresql(sim *s)
     state->server.table.is_exact = true;
     state->server.waits_to_decide = false;
     state->is_pooled = sim_chance(s, 150);
+    s->is_deaf = state->is_pooled;
     state->waiters = 0;
 }
 

@@ -133,7 +133,8 @@ static void decide(simba__pg_session *session)
                  request->ttl_ms + request->transition_ms, (int64_t)(item ? item->floor : 0));
         put(out, numbers);
         put_hex(out, request->note, request->note_size);
-        snprintf(numbers, sizeof numbers, ",%" PRId64, (int64_t)request->note_number);
+        snprintf(numbers, sizeof numbers, ",%" PRId64 ",%s", (int64_t)request->note_number,
+                 request->listens ? "l" : "\"\"");
         put(out, numbers);
     }
     simba__buffer_put(out, "}}", sizeof "}}");
@@ -307,7 +308,7 @@ static void stepped(simba__pg_session *session, const PGresult *result)
         finish(session, NULL);
     } else if (lists || !take_decisions(session, result)) {
         simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT,
-                        "postgresql %s: the function %s_decide_2 is not ours", session->shared->options->where,
+                        "postgresql %s: the function %s_decide_3 is not ours", session->shared->options->where,
                         session->shared->options->table);
         fail(session, &why);
     } else if (session->step->action == SIMBA__SQL_GET && listener->listening.hearing == SIMBA__SQL_LISTENS) {

@@ -46,6 +46,7 @@ typedef struct simba__sql_item {
     bool is_locked;   /* because somebody else keeps the row locked, and the server waits for it */
     bool is_busy;     /* and not at once: somebody else is at work on the row, and the server does not wait for it */
     bool is_given_up; /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
+    bool is_wanted;   /* of a contender that listens: it has the mutex, and others wait for it */
     uint64_t version; /* of the row, afterwards */
     simba__sql_mark mark; /* of its note, afterwards; not known if the row was not read */
     simba_error *error;   /* NULL: the reply counts */

@@ -92,6 +92,7 @@ void simba__sql_submit(void *instance, simba_request *request)
     simba__queue_append(queue_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
         simba__sql_recall_releasing(&self->recall, request->mutex, request->nonce);
+    simba__sql_ears_asked(&self->ears, request);
 }
 
 static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *item)
@@ -314,12 +315,22 @@ static void push_noted(const simba__sql_store *self, const simba__sql_polled *po
     self->host->push(self->host, polled->topic, &push);
 }
 
+/* It waits for another contender of this client, and the server does not put it into the line. */
+static bool waits_for_ours(const simba__sql_item *item)
+{
+    return item->held_here && item->ask.queue && item->ask.reply.outcome == SIMBA_NOT_MINE;
+}
+
 static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_local now)
 {
     simba__sql_store *self = lane->self;
     simba__sql_recall_saw(&self->recall, item->ask.mutex, item->version, now);
-    if (item->request && !is_about_notes(&item->ask))
+    if (item->request && !is_about_notes(&item->ask)) {
         simba__sql_recall_answered(&self->recall, &item->ask, lane->since);
+        simba__sql_ears_answered(&self->ears, &item->ask);
+    }
+    if (item->is_wanted || waits_for_ours(item))
+        simba__sql_ears_wanted(&self->ears, item->ask.mutex);
     simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
     simba_push push;
     if (polled &&
@@ -499,6 +510,11 @@ void simba__sql_notified(simba__sql_store *self, const char *mutex)
         self->host->push(self->host, polled->topic, &push);
 }
 
+void simba__sql_wanted(simba__sql_store *self, const char *mutex)
+{
+    simba__sql_ears_wanted(&self->ears, mutex);
+}
+
 static void tell_to_ask(void *store, simba__sql_polled *polled)
 {
     const simba__sql_store *self = store;
@@ -550,6 +566,7 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     simba__queue_init(&self->busy);
     self->again.fire = on_again;
     simba__sql_polling_init(&self->polling, host->random(host));
+    simba__sql_ears_init(&self->ears, host);
     if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0 ||
         host->timer_add(host, &self->again) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
@@ -586,4 +603,5 @@ void simba__sql_fini(simba__sql_store *self)
         simba__sql_lane_fini(&self->lanes[i]);
     simba__sql_polling_fini(&self->polling);
     simba__sql_recall_fini(&self->recall);
+    simba__sql_ears_fini(&self->ears);
 }

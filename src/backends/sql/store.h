@@ -3,6 +3,7 @@
  *   failure.h             why a statement failed, and what helps
  *   row.c                 a row of the table, and what a request does with it
  *   recall.c              what this client remembers of rows
+ *   ears.c                which contenders want to hear that others wait
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
  *   findings.c            what an EXAMINE has to say
@@ -27,6 +28,7 @@
 #define SIMBA_BACKENDS_SQL_STORE_H
 
 #include "backends/queue.h"
+#include "backends/sql/ears.h"
 #include "backends/sql/lane.h"
 #include "backends/sql/polling.h"
 #include "backends/sql/recall.h"
@@ -63,6 +65,7 @@ struct simba__sql_store {
     bool polls;             /* a poll is under way */
     simba__sql_life life;
     simba__sql_recall recall;
+    simba__sql_ears ears;
     simba__sql_polling polling;
     simba_timer patience; /* with lanes: when to give up polls, and when to cut a connection */
     simba_timer poll;
@@ -88,6 +91,8 @@ void simba__sql_close(void *instance);
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
 /* The note of this mutex has changed: tell its watchers in this client. */
 void simba__sql_noted(simba__sql_store *self, const char *mutex);
+/* Somebody waits for this mutex: tell the contender in this client that holds it and listens. */
+void simba__sql_wanted(simba__sql_store *self, const char *mutex);
 /* For every mutex with waiters here, one of them asks the server now, and so enters the line. */
 void simba__sql_ask_all(simba__sql_store *self);
 /* The mutex may have been released, and others heard of it before the waiters here: look in a while, later for a
