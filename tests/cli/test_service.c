@@ -57,8 +57,8 @@ static void long_commands_keep_the_lease(void **state)
     (void)state;
     char url[300];
     char script[400];
-    snprintf(url, sizeof url, "sqlite://%s?ttl=300ms&transition=300ms", in_dir("store.db"));
-    snprintf(script, sizeof script, "sleep 1.5; echo done $SIMBA_TOKEN >> %s", in_dir("log"));
+    snprintf(url, sizeof url, "sqlite://%s?ttl=300ms&transition=1500ms", in_dir("store.db"));
+    snprintf(script, sizeof script, "sleep 3; echo done $SIMBA_TOKEN >> %s", in_dir("log"));
     process one = START("--url", url, "schedule", "--every", "1h", "a", "--", "sh", "-c", script);
     process two = START("--url", url, "elect", "b", "--on-acquired", script);
     await_lines_in(in_dir("log"), 2);
