@@ -76,7 +76,7 @@ typedef struct entry {
 typedef struct kept_waiters {
     bool exists;
     uint8_t hearing, interest, echo, invited;
-    bool is_observed, will_look;
+    bool is_named, is_observed, will_look;
     int16_t look_ms, idle_ms;
     uint8_t entries;
     entry entry[ENTRIES]; /* in its order */

@@ -45,6 +45,7 @@ void redis_machine_wake(const kept_waiters *from, simba_local now, redis_waiters
     to->hearing = (redis_hearing)from->hearing;
     to->interest = (redis_interest)from->interest;
     to->echo = (redis_echo)from->echo;
+    to->named = from->is_named;
     to->observed = from->is_observed;
     to->will_look = from->will_look;
     to->look_at = later(now, from->look_ms);
@@ -63,6 +64,7 @@ void redis_machine_lay_down(redis_waiters *from, simba_local now, kept_waiters *
     to->hearing = (uint8_t)from->hearing;
     to->interest = (uint8_t)from->interest;
     to->echo = (uint8_t)from->echo;
+    to->is_named = from->named && from->invited[0];
     to->is_observed = from->observed;
     to->will_look = from->will_look;
     to->look_ms = from->will_look ? ms_until(from->look_at, now) : 0;

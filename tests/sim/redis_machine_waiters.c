@@ -234,16 +234,17 @@ static void end_turn(world *w, unsigned index)
 
 /* --- contenders --------------------------------------------------------------------------------------------------- */
 
-static uint8_t whose_invitation(const kept_waiters *waiters)
+static uint8_t whose_invitation(kept_waiters *waiters, bool is_named)
 {
     redis_waiters copy;
-    kept_waiters dropped;
     if (!waiters->exists)
         return 0;
     redis_machine_wake(waiters, now, &copy);
     const char *invited = simba__redis_waiters_invited(&copy);
     const uint8_t here = invited[0] ? (uint8_t)(2 + invited[0] - 'a') : 1;
-    redis_machine_lay_down(&copy, now, &dropped);
+    if (is_named)
+        simba__redis_waiters_named(&copy);
+    redis_machine_lay_down(&copy, now, waiters);
     return here;
 }
 
@@ -257,7 +258,7 @@ static void send(world *w, unsigned who)
     const bool leaves = k->phase == PHASE_LEAVES;
     put(c, &(call){.kind = leaves ? CALL_RELEASE : CALL_ACQUIRE,
                    .who = (uint8_t)who,
-                   .here = whose_invitation(&c->waiters),
+                   .here = whose_invitation(&c->waiters, !leaves),
                    .is_wanted = true,
                    .incarnation = k->incarnation,
                    .token = k->token});

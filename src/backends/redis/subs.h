@@ -34,6 +34,8 @@ void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_
 void simba__redis_subs_observed(redis_subs *self, const char *mutex);
 /* Whose invitation to this mutex came here; "": nobody's. NULL: nobody here waits for it, or has a moment ago. */
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);
+/* A request is sent that names that one. */
+void simba__redis_subs_named(redis_subs *self, const char *mutex);
 void simba__redis_subs_woken(redis_subs *self);
 /* The topology has changed. */
 void simba__redis_subs_moved(redis_subs *self);

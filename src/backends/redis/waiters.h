@@ -74,6 +74,7 @@ typedef struct redis_waiters {
     simba_local look_at;
     simba_local idle_until;         /* IDLE, MISSED: then it may be forgotten */
     char invited[SIMBA_ID_MAX + 1]; /* whose invitation came; "": nobody's */
+    bool named;                     /* a request was sent that names it */
     redis_echo echo;
     redis_waiter *first; /* the newest; channels that are HEARD come last */
     simba__table ids;
@@ -98,6 +99,8 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
 unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t nonce, bool granted);
 /* The waiter here that was invited; "": none. */
 const char *simba__redis_waiters_invited(const redis_waiters *w);
+/* A request is sent that names this one. If it is refused, the invitation was of no use. */
+void simba__redis_waiters_named(redis_waiters *w);
 /* The owner is a JVM contender, which may tell nobody of its release: look before its lease ends in `left_ms`, the later the
  * more wait in front. */
 unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t left_ms, int64_t place);
