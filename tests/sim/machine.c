@@ -7,6 +7,9 @@
 #include <string.h>
 
 static const machine *const machines[] = {
+#if SIMBA_WITH_REDIS
+    &machine_redis_waiters,
+#endif
 #if SIMBA_WITH_MYSQL
     &machine_sql_batch,
 #endif

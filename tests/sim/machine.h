@@ -5,6 +5,7 @@
  *   machine.c               the table of machines, bounds as text, and what came of it
  *   zk_machine_liveness.c   what proves that a ZooKeeper session lives, and servers that report to a leader, die and are replaced
  *   zk_machine_latch*.c     the queue of a mutex in ZooKeeper, and several clients, each with its connection
+ *   redis_machine_*.c       who waits for a mutex in Redis and hears of it, and the scripts of the server
  *   sql_machine_batch.c     batches of requests to an SQL server, and somebody who locks its rows
  */
 #ifndef TESTS_SIM_MACHINE_H
@@ -12,7 +13,7 @@
 
 #include "sim/search.h"
 
-enum { MACHINE_BOUNDS = 8 };
+enum { MACHINE_BOUNDS = 12 };
 
 typedef struct machine_bound {
     const char *name;
@@ -39,6 +40,9 @@ typedef struct machine {
     void (*future)(const void *w, void *ret_future);
 } machine;
 
+#if SIMBA_WITH_REDIS
+extern const machine machine_redis_waiters;
+#endif
 #if SIMBA_WITH_MYSQL
 extern const machine machine_sql_batch;
 #endif

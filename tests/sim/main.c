@@ -39,11 +39,12 @@ static const char usage[] =
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
     "                   the models of stores\n"
-    "  --machine NAME   not seeds: every interleaving of one machine of a store and its servers: sql-batch,\n"
-    "                   zk-liveness, zk-latch\n"
+    "  --machine NAME   not seeds: every interleaving of one machine of a store and its servers:\n"
+    "                   redis-waiters, sql-batch, zk-liveness, zk-latch\n"
     "  --bounds LIST    for --explore, such as losses=2,kills=0: members, tick (in ms), ttl, transition, margin\n"
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
     "                   or 1); for --machine what the first line of its output names\n"
+    "  --states N       for --machine: give up after so many states (67108864)\n"
     "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"
@@ -61,6 +62,7 @@ typedef struct options {
     bool explore;
     const machine *machine;
     const char *bounds;
+    uint64_t states; /* of a machine, at most */
     bool trace;
     bool servers;
     const char *svg;
@@ -205,7 +207,7 @@ static int run_machine(const options *o)
     const double begin = seconds();
     if (!machine_parse(o->machine, o->bounds ? o->bounds : "", bounds))
         return wrong("not understood:", o->bounds);
-    const bool is_fine = machine_explore(o->machine, bounds, o->jobs, UINT64_C(1) << 26, stdout, &verdict);
+    const bool is_fine = machine_explore(o->machine, bounds, o->jobs, o->states, stdout, &verdict);
     printf("in %.1f s\n", seconds() - begin);
     return !is_fine;
 }
@@ -235,21 +237,14 @@ static bool store_bits(const char *text, unsigned *ret_bits, unsigned *ret_topol
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'},
-        {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},
-        {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},
-        {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},
-        {"servers", no_argument, NULL, 'v'},
-        {"svg", required_argument, NULL, 'g'},
-        {"story", required_argument, NULL, 'y'},
-        {"explore", no_argument, NULL, 'x'},
-        {"bounds", required_argument, NULL, 'l'},
-        {"machine", required_argument, NULL, 'm'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'},   {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},    {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},    {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},         {"servers", no_argument, NULL, 'v'},
+        {"svg", required_argument, NULL, 'g'},     {"story", required_argument, NULL, 'y'},
+        {"explore", no_argument, NULL, 'x'},       {"bounds", required_argument, NULL, 'l'},
+        {"machine", required_argument, NULL, 'm'}, {"states", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {
@@ -291,6 +286,9 @@ static int parse(int argc, char **argv, options *o)
             o->machine = machine_find(optarg);
             good = o->machine != NULL;
             break;
+        case 'c':
+            good = number(optarg, 1, UINT64_C(1) << 30, &o->states);
+            break;
         case 'l':
             o->bounds = optarg;
             break;
@@ -313,7 +311,7 @@ static int parse(int argc, char **argv, options *o)
 
 int main(int argc, char **argv)
 {
-    options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES};
+    options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES, .states = UINT64_C(1) << 26};
     setlocale(LC_CTYPE, "");
     const int rc = parse(argc, argv, &o);
     if (rc >= 0)

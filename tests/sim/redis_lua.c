@@ -141,10 +141,10 @@ static void set_words(lua_State *lua, const char *name, int count, const char *c
     lua_setglobal(lua, name);
 }
 
-static void set_version(lua_State *lua, const sim *s)
+static void set_version(lua_State *lua, const sim_server *server)
 {
     lua_getglobal(lua, "redis");
-    if (server_is_modern(s))
+    if (server->alone || server_is_modern(server->s))
         lua_pushinteger(lua, 0x00070000);
     else
         lua_pushnil(lua);
@@ -158,7 +158,7 @@ void scripts_run(sim_scripts *scripts, sim_server *server, unsigned script, int 
     lua_State *lua = scripts->lua;
     lua_pushlightuserdata(lua, server);
     lua_setfield(lua, LUA_REGISTRYINDEX, "server");
-    set_version(lua, server->s);
+    set_version(lua, server);
     set_words(lua, "KEYS", keys, argv);
     set_words(lua, "ARGV", argc - keys, argv + keys);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, scripts->script[script].function);

@@ -52,6 +52,19 @@ static void zookeeper_queue_has_one_leader(void **state)
     every_promise_is_kept("zk-latch", "breaks=0,removals=0,leaves=0");
 }
 
+/* Two clients ask and listen on connections that break or not; a grant that too few replicas have; messages that are lost or come twice;
+ * and waiters that wait for days. */
+static void redis_waiters_keep_their_place(void **state)
+{
+    (void)state;
+    if (!machine_find("redis-waiters"))
+        skip(); /* that store was left out */
+    every_promise_is_kept("redis-waiters", "enters=2,breaks=1,leaves=0");
+    every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=0,refusals=1");
+    every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=1,losses=1,repeats=1");
+    every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=0,days=2");
+}
+
 static void bounds_are_checked(void **state)
 {
     (void)state;
@@ -69,6 +82,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zookeeper_session_is_not_believed_in_for_too_long),
+        cmocka_unit_test(redis_waiters_keep_their_place),
         cmocka_unit_test(batches_keep_their_promises),
         cmocka_unit_test(zookeeper_queue_has_one_leader),
         cmocka_unit_test(bounds_are_checked),

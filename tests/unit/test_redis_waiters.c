@@ -188,6 +188,9 @@ static void an_invitation_is_for_one_that_waits_here(void **state)
     TRACE("subscribe-id", simba__redis_waiters_waits(&w, "b", 2));
     TRACE("released", simba__redis_waiters_invitation(&w, "b"));
     assert_string_equal(simba__redis_waiters_invited(&w), "b");
+    TRACE("", simba__redis_waiters_waits(&w, "a", 1)); /* a had asked before it came, and asks again */
+    assert_string_equal(simba__redis_waiters_invited(&w), "b");
+    simba__redis_waiters_named(&w);
     TRACE("", simba__redis_waiters_waits(&w, "b", 2)); /* it asked and has to wait again */
     assert_string_equal(simba__redis_waiters_invited(&w), "");
 

@@ -71,6 +71,7 @@ static void put(redis_commands *commands, const simba_request *request)
     case SIMBA_OP_ACQUIRE: {
         const char *queue = request->queue ? "1" : "0";
         const char *args[] = {request->id, n.nonce, n.total, n.transition, queue, here};
+        simba__redis_subs_named(subs, mutex);
         if (request->listens)
             simba__redis_ears_listen(&subs->ears, node_of(commands), request);
         simba__redis_commands_put_script(commands, REDIS_ACQUIRE, mutex, 6, args);

@@ -494,6 +494,13 @@ const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
     return watch ? simba__redis_waiters_invited(&watch->waiters) : NULL;
 }
 
+void simba__redis_subs_named(redis_subs *self, const char *mutex)
+{
+    redis_watch *watch = find(self, mutex);
+    if (watch)
+        simba__redis_waiters_named(&watch->waiters);
+}
+
 /* --- the store's side --------------------------------------------------------------------------------- */
 
 int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)

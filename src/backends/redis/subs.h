@@ -35,6 +35,8 @@ void simba__redis_subs_observed(redis_subs *self, const char *mutex);
 /* The id of the contender here that was invited to this mutex; "": none was. NULL: no contender here waits for it or
  * waited until a moment ago. */
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);
+/* A request is sent that names that one. */
+void simba__redis_subs_named(redis_subs *self, const char *mutex);
 void simba__redis_subs_woken(redis_subs *self);
 /* The topology has changed. */
 void simba__redis_subs_moved(redis_subs *self);

@@ -187,6 +187,11 @@ const char *simba__redis_waiters_invited(const redis_waiters *w)
     return find(w, w->invited, true, NULL) ? w->invited : "";
 }
 
+void simba__redis_waiters_named(redis_waiters *w)
+{
+    w->named = true;
+}
+
 /* NULL: out of memory. Then the waiter gets no invitation, and its timers have to do. */
 static redis_waiter *add(redis_waiters *w, const char *id)
 {
@@ -214,7 +219,8 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
 {
     unsigned actions = 0;
     if (find(w, id, true, &nonce)) {
-        if (find(w, w->invited, true, NULL))
+        /* An invitation that came while this waiter was asked for is still of use. */
+        if (w->named && find(w, w->invited, true, NULL))
             w->invited[0] = '\0'; /* the invitation did not help: the waiter waits again */
         return invariant(w, 0);
     }
@@ -337,6 +343,7 @@ unsigned simba__redis_waiters_noted(redis_waiters *w)
 unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id)
 {
     snprintf(w->invited, sizeof w->invited, "%s", id);
+    w->named = false;
     return invariant(w, tell(w, REDIS_TELL_RELEASED));
 }
 

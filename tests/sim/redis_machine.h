@@ -1,0 +1,164 @@
+/* The world of the machine redis-waiters: what it consists of, and which file does what with it.
+ *
+ *   redis_machine_waiters.c  contenders and their connections, all that can happen, what comes of it, and what is promised
+ *   redis_machine_server.c   the server: it runs the scripts that ship on the data of a world, and says who hears a message
+ *   redis_machine_normal.c   one form for all worlds that are alike
+ *
+ * All points in time are in ms from now on: when time goes on, they become less. What has come is not told apart. */
+#ifndef TESTS_SIM_REDIS_MACHINE_H
+#define TESTS_SIM_REDIS_MACHINE_H
+
+#include "backends/redis/waiters.h"
+#include "sim/machine.h"
+
+enum { CLIENTS = 3, CONTENDERS = 4, CALLS = 8, SAID = 8, ENTRIES = 8 };
+
+/* A lease ends within the second step of time after it was granted, what is kept for the invited one within the first. */
+enum { TICK_MS = 500, TTL_MS = 500, LEASE_MS = 999, HELD_MS = 1000, JUMP_S = 13 * 3600, JUMPS = 3 };
+
+/* In the order of the table of bounds. */
+enum { MEMBERS, TWINS, ENTERS, DELAYS, BREAKS, LEAVES, CANCELS, REFUSALS, LOSSES, REPEATS, DAYS, BOUNDS };
+
+/* Contenders, clients: from 0 on. */
+enum { NOBODY = 255 };
+
+/* What the server has stored. */
+typedef struct stored {
+    bool has_lock, has_grant;
+    uint8_t owner;
+    int16_t lock_ends_ms;
+    uint8_t id; /* of the grant */
+    int8_t incarnation;
+    int16_t token, ends_ms;
+    uint8_t next; /* is invited; NOBODY: nobody is */
+    uint8_t standbys, standby[2];
+    uint8_t queued, queue[CONTENDERS], age[CONTENDERS]; /* the age in half days, or a little more */
+} stored;
+
+/* A script that is to run, or has run; the answer is on its way then. */
+typedef enum call_kind { CALL_NONE, CALL_ACQUIRE, CALL_RELEASE, CALL_RETURN, CALL_REJOIN } call_kind;
+
+typedef enum outcome { OUTCOME_DONE, OUTCOME_GRANTED, OUTCOME_REFUSED } outcome;
+
+typedef struct call {
+    uint8_t kind, who, here; /* here: 0 nobody can be in the queue, 1 somebody, from 2 on: who was invited */
+    bool is_wanted;          /* somebody waits for the answer */
+    int8_t incarnation;
+    uint8_t outcome;
+    bool is_owned;    /* REFUSED: somebody has it */
+    int16_t token;    /* RELEASE, GRANTED */
+    int16_t ends_ms;  /* RETURN, GRANTED, REFUSED */
+    int16_t asked_ms; /* ACQUIRE */
+} call;
+
+/* What a client asks for on the other connection, and what the server says there. */
+typedef enum listening_kind { LISTEN, LISTEN_NO_MORE, PING } listening_kind;
+enum { TO_NEWS = 1 << CONTENDERS };
+
+typedef struct listening {
+    uint8_t kind;
+    uint8_t to; /* a set of contenders, and TO_NEWS */
+} listening;
+
+typedef enum message_kind { INVITATION, STANDBY, NEWS, PONG } message_kind;
+
+typedef struct message {
+    uint8_t kind, who;
+} message;
+
+/* redis_waiters in plain data. */
+typedef struct entry {
+    uint8_t who, channel;
+    bool is_here;
+    int8_t incarnation;
+} entry;
+
+typedef struct kept_waiters {
+    bool exists;
+    uint8_t hearing, interest, echo, invited;
+    bool is_named, is_observed, will_look;
+    int16_t look_ms, idle_ms;
+    uint8_t entries;
+    entry entry[ENTRIES]; /* in its order */
+} kept_waiters;
+
+typedef struct client {
+    bool has_commands, has_pushes; /* the connections are up */
+    bool watches;                  /* somebody wants to hear of the mutex */
+    uint8_t calls, answered;       /* those that are answered come first */
+    uint8_t listenings, messages;
+    uint8_t hears; /* what the server sends here: a set as above */
+    call call[CALLS];
+    listening listening[SAID];
+    message message[SAID];
+    kept_waiters waiters;
+} client;
+
+typedef enum phase { PHASE_OUT, PHASE_SEEKS, PHASE_HOLDS, PHASE_LEAVES } phase;
+
+typedef struct contender {
+    uint8_t phase;
+    bool is_asking;  /* a request is under way, */
+    bool is_pending; /* but not sent: there is no connection */
+    bool is_kicked;  /* something was heard meanwhile */
+    bool is_leaving; /* when the answer is there */
+    bool knows;      /* that somebody has the mutex */
+    int8_t incarnation;
+    int16_t token, wake_ms, until_ms;
+} contender;
+
+typedef struct world {
+    machine_head head;
+    uint8_t left[BOUNDS]; /* of what the bounds allow */
+    int16_t token;        /* the latest that was granted */
+    bool
+        is_forgiven; /* somebody may have lost its place: a message was lost, or a release came late, which has no nonce for the queue */
+    bool has_late;
+    call late; /* a command on a connection that is no more, which the server has not seen yet */
+    stored store;
+    client client[CLIENTS];
+    contender contender[CONTENDERS];
+} world;
+
+static inline unsigned redis_machine_clients(const world *w)
+{
+    return w->head.bounds[MEMBERS];
+}
+
+static inline unsigned redis_machine_contenders(const world *w)
+{
+    const unsigned twins = w->head.bounds[TWINS], clients = w->head.bounds[MEMBERS];
+    return clients + twins < CONTENDERS ? clients + twins : CONTENDERS;
+}
+
+/* The first contenders have a client each, and then come second ones of these. */
+static inline unsigned redis_machine_client_of(const world *w, unsigned who)
+{
+    const unsigned clients = w->head.bounds[MEMBERS];
+    return who < clients ? who : who - clients;
+}
+
+static inline const char *redis_machine_id(unsigned who)
+{
+    static const char *const ids[CONTENDERS] = {"a", "b", "c", "d"};
+    return ids[who];
+}
+
+static inline uint64_t redis_machine_nonce(unsigned who, int8_t incarnation)
+{
+    return (who + 1U) * 1000U + (unsigned)incarnation;
+}
+
+/* --- redis_machine_server.c ------------------------------------------------------------------------------- */
+
+/* The server runs the script of this call, and notes in it what it has answered. Messages are on their way then. */
+void redis_machine_run(world *w, call *what);
+
+/* --- redis_machine_normal.c ------------------------------------------------------------------------------- */
+
+/* The machine that ships, made of plain data, and the other way round, which frees it. */
+void redis_machine_wake(const kept_waiters *from, simba_local now, redis_waiters *to);
+void redis_machine_lay_down(redis_waiters *from, simba_local now, kept_waiters *to);
+void redis_machine_normalise(void *of);
+
+#endif

@@ -1,0 +1,206 @@
+/* See redis_machine.h. Of tokens and incarnations it matters which is the greater one, and nothing else. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/redis_machine.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+/* --- waiters, as plain data ----------------------------------------------------------------------------------- */
+
+static simba_local later(simba_local now, int16_t ms)
+{
+    return (simba_local){now.ns + ms * SIMBA__NS_PER_MS};
+}
+
+static int16_t ms_until(simba_local at, simba_local now)
+{
+    return (int16_t)((at.ns - now.ns) / SIMBA__NS_PER_MS);
+}
+
+/* The last of the list first, as if they had come in that order. */
+static void add_entry(redis_waiters *to, const entry *from)
+{
+    const char *id = redis_machine_id(from->who);
+    redis_waiter *waiter = simba__table_reserve(&to->ids) ? simba__calloc(1, sizeof *waiter + strlen(id) + 1) : NULL;
+    if (!waiter)
+        abort();
+    strcpy(waiter->id, id);
+    waiter->nonce = redis_machine_nonce(from->who, from->incarnation);
+    waiter->here = from->is_here;
+    waiter->channel = (redis_channel)from->channel;
+    simba__table_add(&to->ids, &waiter->entry, simba__hash(id));
+    waiter->next = to->first;
+    if (to->first)
+        to->first->before = waiter;
+    to->first = waiter;
+    to->here += from->is_here;
+    to->gone += !from->is_here;
+}
+
+void redis_machine_wake(const kept_waiters *from, simba_local now, redis_waiters *to)
+{
+    simba__redis_waiters_init(to, now);
+    to->hearing = (redis_hearing)from->hearing;
+    to->interest = (redis_interest)from->interest;
+    to->echo = (redis_echo)from->echo;
+    to->named = from->is_named;
+    to->observed = from->is_observed;
+    to->will_look = from->will_look;
+    to->look_at = later(now, from->look_ms);
+    to->idle_until = later(now, from->idle_ms);
+    if (from->invited != NOBODY)
+        strcpy(to->invited, redis_machine_id(from->invited));
+    for (unsigned i = from->entries; i-- > 0;)
+        add_entry(to, &from->entry[i]);
+}
+
+void redis_machine_lay_down(redis_waiters *from, simba_local now, kept_waiters *to)
+{
+    const bool is_watched = simba__redis_waiters_watched(from);
+    memset(to, 0, sizeof *to);
+    to->exists = true;
+    to->hearing = (uint8_t)from->hearing;
+    to->interest = (uint8_t)from->interest;
+    to->echo = (uint8_t)from->echo;
+    to->is_named = from->named && from->invited[0];
+    to->is_observed = from->observed;
+    to->will_look = from->will_look;
+    to->look_ms = from->will_look ? ms_until(from->look_at, now) : 0;
+    to->idle_ms = is_watched ? 0 : ms_until(from->idle_until, now);
+    to->invited = from->invited[0] ? (uint8_t)(from->invited[0] - 'a') : NOBODY;
+    for (const redis_waiter *waiter = from->first; waiter; waiter = waiter->next) {
+        if (to->entries == ENTRIES)
+            abort();
+        to->entry[to->entries++] = (entry){(uint8_t)(waiter->id[0] - 'a'), (uint8_t)waiter->channel, waiter->here,
+                                           (int8_t)(waiter->nonce % 1000)};
+    }
+    simba__redis_waiters_fini(from);
+}
+
+/* --- numbers ---------------------------------------------------------------------------------------------------- */
+
+enum { NUMBERS = CLIENTS * (CALLS + ENTRIES) + 16 };
+
+typedef struct numbers {
+    int16_t *tokens[NUMBERS];
+    int8_t *incarnations[CONTENDERS][NUMBERS];
+    unsigned token_count, incarnation_count[CONTENDERS];
+} numbers;
+
+static void add_token(numbers *n, int16_t *token)
+{
+    if (*token)
+        n->tokens[n->token_count++] = token;
+}
+
+static void add_incarnation(numbers *n, unsigned who, int8_t *incarnation)
+{
+    n->incarnations[who][n->incarnation_count[who]++] = incarnation;
+}
+
+static void add_call(numbers *n, call *what)
+{
+    add_token(n, &what->token);
+    add_incarnation(n, what->who, &what->incarnation);
+}
+
+static int compare_tokens(const void *a, const void *b)
+{
+    return **(int16_t *const *)a - **(int16_t *const *)b;
+}
+
+static int compare_incarnations(const void *a, const void *b)
+{
+    return **(int8_t *const *)a - **(int8_t *const *)b;
+}
+
+static void close_gaps(numbers *n)
+{
+    qsort(n->tokens, n->token_count, sizeof *n->tokens, compare_tokens);
+    for (int i = 0, old = 0, new = 0; i < (int)n->token_count; i++) {
+        new += *n->tokens[i] != old;
+        old = *n->tokens[i];
+        *n->tokens[i] = (int16_t) new;
+    }
+    for (unsigned who = 0; who < CONTENDERS; who++) {
+        qsort(n->incarnations[who], n->incarnation_count[who], sizeof *n->incarnations[who], compare_incarnations);
+        for (int i = 0, old = -1, new = -1; i < (int)n->incarnation_count[who]; i++) {
+            new += *n->incarnations[who][i] != old;
+            old = *n->incarnations[who][i];
+            *n->incarnations[who][i] = (int8_t) new;
+        }
+    }
+}
+
+/* --- what does not matter any more ------------------------------------------------------------------------------- */
+
+static int16_t not_before(int16_t ms, int16_t least)
+{
+    return ms < least ? least : ms;
+}
+
+static void normalise_store(stored *store)
+{
+    store->has_lock &= store->lock_ends_ms >= 0;
+    if (store->has_lock)
+        return;
+    store->owner = store->id = 0; /* the grant counts together with a lock only */
+    store->lock_ends_ms = 0;
+    store->incarnation = -1;
+    store->ends_ms = -1;
+}
+
+static void normalise_contender(contender *k)
+{
+    if (k->phase != PHASE_HOLDS && k->phase != PHASE_LEAVES)
+        k->token = 0;
+    k->wake_ms = k->phase == PHASE_SEEKS && !k->is_asking ? not_before(k->wake_ms, 0) : 0;
+    k->until_ms = k->phase == PHASE_HOLDS ? not_before(k->until_ms, 0) : 0;
+    if (k->phase != PHASE_SEEKS)
+        k->knows = k->is_kicked = false;
+    if (k->phase == PHASE_OUT)
+        k->is_leaving = false;
+}
+
+static void normalise_call(call *what)
+{
+    what->asked_ms = what->kind == CALL_ACQUIRE ? not_before(what->asked_ms, -HELD_MS) : 0;
+    what->ends_ms = not_before(what->ends_ms, -1);
+}
+
+void redis_machine_normalise(void *of)
+{
+    static _Thread_local numbers n;
+    world *w = of;
+    n.token_count = 0;
+    memset(n.incarnation_count, 0, sizeof n.incarnation_count);
+    normalise_store(&w->store);
+    add_token(&n, &w->token);
+    add_token(&n, &w->store.token);
+    if (w->store.incarnation >= 0)
+        add_incarnation(&n, w->store.id, &w->store.incarnation);
+    if (w->has_late) {
+        normalise_call(&w->late);
+        add_call(&n, &w->late);
+    }
+    for (unsigned i = 0; i < redis_machine_contenders(w); i++) {
+        contender *k = &w->contender[i];
+        normalise_contender(k);
+        add_token(&n, &k->token);
+        add_incarnation(&n, i, &k->incarnation);
+    }
+    for (unsigned i = 0; i < redis_machine_clients(w); i++) {
+        client *c = &w->client[i];
+        for (unsigned k = 0; k < c->calls; k++) {
+            normalise_call(&c->call[k]);
+            add_call(&n, &c->call[k]);
+        }
+        for (unsigned k = 0; k < c->waiters.entries; k++)
+            add_incarnation(&n, c->waiters.entry[k].who, &c->waiters.entry[k].incarnation);
+        c->waiters.look_ms = not_before(c->waiters.look_ms, 0);
+        c->waiters.idle_ms = not_before(c->waiters.idle_ms, 0);
+    }
+    close_gaps(&n);
+}
