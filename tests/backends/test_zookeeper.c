@@ -391,6 +391,30 @@ static void no_herd(void **state)
     simba_client_close(client);
 }
 
+/* A crowd of one client comes in portions and lists together. All of it gets into line, and meanwhile the leader can stop. */
+static void a_crowd(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    simba_contender *contenders[N];
+    const double watches = counter("zk_watch_count");
+    simba_client *client = open_client("", "/crowd");
+    grants = 0;
+    for (int i = 0; i < N; i++) {
+        simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+        options.on_acquired = on_acquired;
+        assert_int_equal(simba_contender_new(client, "m", &options, NULL, &contenders[i]), 0);
+        assert_int_equal(simba_contender_start(contenders[i]), 0);
+    }
+    assert_true(REF_WITHIN(LONG_MS, grants > 0));
+    assert_int_equal(simba_contender_stop(leader), 0);
+    assert_true(REF_WITHIN(LONG_MS, grants > 1));
+    assert_true(REF_WITHIN(3 * LONG_MS, counter("zk_watch_count") >= watches + N - 2));
+    simba_client_close(client);
+    for (int i = 0; i < N; i++)
+        simba_contender_free(contenders[i]);
+}
+
 /* Sockets are not handed on to programs that are started. */
 static void close_on_exec(void **state)
 {
@@ -631,6 +655,7 @@ int main(void)
         cmocka_unit_test(shorter_session),
         cmocka_unit_test(about_rights),
         cmocka_unit_test(no_herd),
+        cmocka_unit_test(a_crowd),
         cmocka_unit_test(close_on_exec),
         cmocka_unit_test(numbers_begin_anew),
         cmocka_unit_test(child_of_another_node),

@@ -86,6 +86,11 @@ static void zk_cancel(void *instance, simba_request *request)
     simba__zk_ops_cancel(&((zk_store *)instance)->ops, request);
 }
 
+static bool zk_in_line(void *instance, simba_request *request)
+{
+    return simba__zk_ops_in_line(&((zk_store *)instance)->ops, request);
+}
+
 static void zk_flush(void *instance)
 {
     simba__zk_session_flush(&((zk_store *)instance)->session);
@@ -188,4 +193,5 @@ const simba_backend simba__backend_zookeeper = {
     .accepts = zk_accepts,
     .session_ms = zk_session_ms,
     .server = zk_server,
+    .in_line = zk_in_line,
 };

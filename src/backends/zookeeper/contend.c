@@ -4,6 +4,7 @@
 
 #include "backends/zookeeper/behind.h"
 #include "backends/zookeeper/stray.h"
+#include "backends/zookeeper/views.h"
 #include "util/mem.h"
 
 /* A procedure about a node. */
@@ -251,7 +252,7 @@ static void make_calls(struct contention *c, unsigned calls)
     if (calls & ZK_CALL_CREATE && !simba__zk_call_create(op, path, node->latch.prefix, node->id, made))
         simba__zk_latch_not_made(&node->latch, true);
     if (calls & ZK_CALL_LIST)
-        simba__zk_call_children(op, path, NULL, listed);
+        simba__zk_view(node->queue, op, &node->latch, listed);
     if (calls & ZK_CALL_OWN)
         simba__zk_call_get(op, path, node->latch.name, NULL, own_read);
     if (calls & ZK_CALL_GUARD)

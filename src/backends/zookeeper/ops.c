@@ -8,6 +8,10 @@
 #include "util/mem.h"
 #include "util/text.h"
 
+/* How many acquires are under way at a time. Each has some three calls, so a release, which comes at once, waits for the answers
+ * to a thousand at most. */
+enum { ACQUIRES_MAX = 256 };
+
 #define OP_OF(link_) SIMBA__OF_ITEM(link_, zk_op, link)
 
 /* --- life --------------------------------------------------------------------------------------------- */
@@ -30,15 +34,50 @@ void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, 
     return op;
 }
 
+/* One after the other, however deep the calls are nested from which this is called. */
+static void start_those_in_line(zk_ops *ops)
+{
+    if (ops->starts)
+        return;
+    ops->starts = true;
+    while (ops->line.first && ops->acquires < ACQUIRES_MAX && !ops->is_closed && simba__zk_is_connected(ops->session)) {
+        zk_op *op = SIMBA__OF_ITEM(ops->line.first, zk_op, in_line);
+        simba__list_remove(&op->in_line);
+        op->request->asked_at = ops->session->host->now(ops->session->host);
+        simba__zk_op_start(op);
+    }
+    ops->starts = false;
+}
+
 static void free_if_over(zk_op *op)
 {
+    zk_ops *ops = op->ops;
+    const bool is_counted = op->is_counted;
     if (op->awaited > 0)
         return;
     simba__list_remove(&op->parked);
+    simba__list_remove(&op->in_line);
     simba__list_remove(&op->link);
     if (op->procedure->fini)
         op->procedure->fini(op);
     simba__free(op);
+    if (is_counted) {
+        ops->acquires--;
+        start_those_in_line(ops);
+    }
+}
+
+/* False: it has to wait in line. */
+static bool may_start(zk_op *op)
+{
+    zk_ops *ops = op->ops;
+    if (op->is_counted || !op->request || op->request->op != SIMBA_OP_ACQUIRE)
+        return true;
+    if (ops->acquires >= ACQUIRES_MAX)
+        return false;
+    op->is_counted = true;
+    ops->acquires++;
+    return true;
 }
 
 void simba__zk_op_end(zk_op *op)
@@ -90,6 +129,10 @@ void simba__zk_op_start(zk_op *op)
         if (!op->parked.list)
             simba__list_append(&ops->parked, &op->parked);
         ops->session->host->wake(ops->session->host); /* open a session, but not inside this call */
+        return;
+    }
+    if (!may_start(op)) {
+        simba__list_append(&ops->line, &op->in_line);
         return;
     }
     op->error = 0;
@@ -172,8 +215,14 @@ bool simba__zk_op_good(zk_op *op)
 static void let_go(zk_op *op)
 {
     op->request = NULL;
-    if (op->parked.list && !op->procedure->persists)
+    if ((op->parked.list || op->in_line.list) && !op->procedure->persists)
         simba__zk_op_end(op);
+}
+
+bool simba__zk_ops_in_line(const zk_ops *ops, const simba_request *request)
+{
+    const zk_op *op = request->backend_data;
+    return op->in_line.list && simba__zk_is_connected(ops->session);
 }
 
 void simba__zk_ops_cancel(zk_ops *ops, simba_request *request)
@@ -204,6 +253,7 @@ void simba__zk_ops_connected(zk_ops *ops)
         simba__list_remove(&op->parked);
         simba__zk_op_start(op);
     }
+    start_those_in_line(ops);
 }
 
 void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
@@ -212,7 +262,7 @@ void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
     for (simba__list_item *link = ops->all.first, *after; link; link = after) {
         zk_op *op = OP_OF(link);
         after = link->next;
-        if (!op->request || !op->parked.list)
+        if (!op->request || !(op->parked.list || op->in_line.list))
             continue;
         host->fail(host, op->request, SIMBA_EUNAVAILABLE, "zookeeper %s: %s%s", ops->session->options->where, what,
                    cause);
@@ -223,6 +273,7 @@ void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
 void simba__zk_ops_close(zk_ops *ops)
 {
     simba_host *host = ops->session->host;
+    ops->is_closed = true;
     while (ops->all.first) {
         zk_op *op = OP_OF(ops->all.first);
         if (op->request)
@@ -232,6 +283,7 @@ void simba__zk_ops_close(zk_ops *ops)
         if (op->procedure->ended)
             op->procedure->ended(op);
         simba__list_remove(&op->parked);
+        simba__list_remove(&op->in_line);
         simba__list_remove(&op->link);
         free_if_over(op);
     }

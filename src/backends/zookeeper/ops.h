@@ -20,6 +20,11 @@ enum {
 typedef struct zk_ops {
     zk_session *session;
     simba__list all, parked;
+    simba__list
+        line; /* acquires that wait until fewer of them are under way: whatever else is asked for does not wait for them */
+    unsigned acquires; /* under way */
+    bool starts;       /* those in line */
+    bool is_closed;
     simba__list watches; /* see calls.h */
     bool no_containers;  /* the server is too old for them */
 } zk_ops;
@@ -42,6 +47,8 @@ typedef enum zk_phase {
 /* The first member of each procedure. */
 struct zk_op {
     simba__list_item link, parked; /* parked: it waits for a connection */
+    simba__list_item in_line;      /* of the acquires */
+    bool is_counted;               /* among the acquires under way */
     zk_ops *ops;
     const zk_procedure *procedure;
     simba_request *request; /* NULL: nobody waits for it, or nobody does any more */
@@ -72,6 +79,8 @@ bool simba__zk_op_good(zk_op *op);
 
 /* This request has run out of time. */
 void simba__zk_ops_cancel(zk_ops *ops, simba_request *request);
+/* Does it wait because many others are under way, which the server answers? */
+bool simba__zk_ops_in_line(const zk_ops *ops, const simba_request *request);
 /* There is a connection. */
 void simba__zk_ops_connected(zk_ops *ops);
 /* Fail all requests that wait for a connection. A request of one session must not be carried out in the next one. */

@@ -14,16 +14,20 @@ typedef struct zk_queues {
     simba__list idle; /* the one that has been idle for longest comes first */
 } zk_queues;
 
+typedef struct zk_view zk_view;
+
 typedef struct zk_queue {
     simba__node node;
     simba__list_item idle; /* in `idle` while nobody refers to it */
     zk_queues *queues;
     char *path;    /* of the mutex */
-    unsigned refs; /* nodes of ours, and the procedure that sets the watch */
+    unsigned refs; /* nodes of ours, lists, and the procedure that sets the watch */
     unsigned wins;
     bool arming;     /* a procedure is setting the watch */
     zk_watch *watch; /* of the mutex's node */
     zk_numbers numbers;
+    unsigned lists;     /* in flight, see views.h */
+    zk_view *gathering; /* the next one; NULL: nobody waits for it */
 } zk_queue;
 
 /* Find the queue or make it; NULL: out of memory. */
