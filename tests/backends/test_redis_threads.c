@@ -374,6 +374,35 @@ static void holder_is_told(void **state)
     simba_contender_free(holder);
 }
 
+/* A client that lingers hears that others wait, even if they began while it had no connection, in whatever order its
+ * connections come back. */
+static void told_after_an_outage(void **state)
+{
+    (void)state;
+    simba_locker_options lingering = SIMBA_LOCKER_OPTIONS_INIT;
+    lingering.timing.ttl_ms = lingering.timing.transition_ms = 4 * LONG_MS;
+    lingering.timing.linger_ms = 60000;
+    simba_client *other = open_at_url(redis_url);
+    simba_locker *holder;
+    simba_locker *waits;
+    simba_error err = {0};
+    assert_int_equal(simba_locker_new(client, "orders", &lingering, &err, &holder), 0);
+    assert_int_equal(simba_locker_new(other, "orders", NULL, &err, &waits), 0);
+    for (int i = 0; i < 15; i++) {
+        assert_int_equal(simba_locker_acquire(holder, LONG_MS, &err), 0);
+        assert_int_equal(simba_locker_release(holder, &err), 0);
+        say("CLIENT KILL TYPE normal");
+        say("CLIENT KILL TYPE pubsub");
+        const int rc = simba_locker_acquire(waits, LONG_MS, &err);
+        if (rc < 0)
+            fail_msg("round %d: %s", i, err.text);
+        assert_int_equal(simba_locker_release(waits, &err), 0);
+    }
+    simba_locker_free(holder);
+    simba_locker_free(waits);
+    simba_client_close(other);
+}
+
 static atomic_uint refusals, repeated;
 
 /* A busy machine may bring other causes in between, after which a refusal is news again. */
@@ -424,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(threads_read_for_one_another, open_client, close_client),
         cmocka_unit_test_setup_teardown(more_than_the_socket_takes, open_client, close_client),
         cmocka_unit_test_setup_teardown(holder_is_told, open_client, close_client),
+        cmocka_unit_test_setup_teardown(told_after_an_outage, open_client, close_client),
         cmocka_unit_test_setup_teardown(refusals_are_said_once, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);

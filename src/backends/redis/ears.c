@@ -171,14 +171,28 @@ void simba__redis_ears_moved(redis_ears *self)
     }
 }
 
+static void ask_whether_wanted(const ear *e)
+{
+    simba__redis_commands_tell(&e->node->commands, REDIS_WISHED, e->mutex, 2,
+                               (const char *const[]){e->id, e->wire_nonce});
+}
+
 /* Contenders that began to wait before the subscription was in force have told nobody. So ask the server whether any
  * waits. */
 void simba__redis_ears_confirmed(redis_ears *self, const char *channel)
 {
     const ear *e = find(self, channel);
     if (e && !e->is_idle)
-        simba__redis_commands_tell(&e->node->commands, REDIS_WISHED, e->mutex, 2,
-                                   (const char *const[]){e->id, e->wire_nonce});
+        ask_whether_wanted(e);
+}
+
+void simba__redis_ears_answered_again(redis_ears *self, const redis_node *node)
+{
+    for (simba__node *entry = simba__table_first(&self->table); entry; entry = simba__table_next(&self->table, entry)) {
+        const ear *e = of_entry(entry);
+        if (e->node == node && e->subscribed && !e->is_idle)
+            ask_whether_wanted(e);
+    }
 }
 
 /* Anybody can publish. The worst that a false message can do is that a holder gives its mutex back too soon. */

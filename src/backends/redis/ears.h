@@ -29,10 +29,12 @@ void simba__redis_ears_fini(redis_ears *self);
 void simba__redis_ears_listen(redis_ears *self, redis_node *node, const simba_request *request);
 void simba__redis_ears_rest(redis_ears *self, const simba_request *request);
 
-/* The connection to this node is up; it is down; the topology has changed. */
+/* The connection that pushes is up; it is down; the topology has changed. */
 void simba__redis_ears_up(redis_ears *self, const redis_node *node);
 void simba__redis_ears_down(redis_ears *self, const redis_node *node);
 void simba__redis_ears_moved(redis_ears *self);
+/* The node takes commands again. The question whether anybody waits may have been lost with the connection before. */
+void simba__redis_ears_answered_again(redis_ears *self, const redis_node *node);
 
 /* A subscription is in force; a message has come. */
 void simba__redis_ears_confirmed(redis_ears *self, const char *channel);

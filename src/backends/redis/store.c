@@ -211,6 +211,7 @@ static bool redirect(redis_commands *commands, redis_errand *errand, const char 
 static void up(redis_commands *commands)
 {
     simba__redis_lists_up(&of(commands)->lists, node_of(commands));
+    simba__redis_ears_answered_again(&of(commands)->subs.ears, node_of(commands));
 }
 
 static void down(redis_commands *commands, const simba_error *error)
