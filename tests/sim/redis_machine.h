@@ -111,8 +111,8 @@ typedef struct world {
     machine_head head;
     uint8_t left[BOUNDS]; /* of what the bounds allow */
     int16_t token;        /* the latest that was granted */
-    bool
-        is_forgiven; /* somebody may have lost its place: a message was lost, or a release came late, which has no nonce for the queue */
+    /* Somebody may have lost its place: a message was lost, or a release came late, and the queue knows ids only. */
+    bool is_forgiven;
     bool has_late;
     call late; /* a command on a connection that is no more, which the server has not seen yet */
     stored store;

@@ -126,10 +126,13 @@ static void close_gaps(numbers *n)
     }
     for (unsigned who = 0; who < CONTENDERS; who++) {
         qsort(n->incarnations[who], n->incarnation_count[who], sizeof *n->incarnations[who], compare_incarnations);
-        for (int i = 0, old = -1, new = -1; i < (int)n->incarnation_count[who]; i++) {
-            new += *n->incarnations[who][i] != old;
-            old = *n->incarnations[who][i];
-            *n->incarnations[who][i] = (int8_t) new;
+        int8_t old = -1;
+        int new = -1;
+        for (unsigned i = 0; i < n->incarnation_count[who]; i++) {
+            int8_t *incarnation = n->incarnations[who][i];
+            new += *incarnation != old;
+            old = *incarnation;
+            *incarnation = (int8_t) new;
         }
     }
 }
