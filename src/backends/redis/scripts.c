@@ -84,7 +84,10 @@ static const char first_of_all[] =
 "local lock, key, queue = KEYS[1], KEYS[2], KEYS[3]\n"
 /* How to publish a message of ours. In a cluster PUBLISH goes to all servers, SPUBLISH only to those of the slot. */
 "local SHARDED = CLUSTER and MODERN\n"
-"local TELL = SHARDED and 'SPUBLISH' or 'PUBLISH'\n"
+"local TELL = SHARDED and 'SPUBLISH' or 'PUBLISH'\n";
+
+/* Making a function takes a script as long as a small command does: so these stand where they are needed first. */
+static const char times[] =
 "local function clock()\n"
 "  local t = call('TIME')\n"
 "  return t[1] * 1000 + math.floor(t[2] / 1000)\n"
@@ -109,21 +112,13 @@ static const char first_of_all[] =
 "  return lock_ends == ends\n"
 "end\n";
 
-/* Read the lock and the grant at once. MGET says nothing of a key of another type: the general part looks again at a
- * key that was not found. */
+/* False: there is no such key. Two GETs take less time than one MGET, whose answer is a table. */
 static const char read_both[] =
-"local found = call('MGET', lock, key)\n"
-"local owner, grant, lock_end = found[1], found[2]\n";
+"local owner, grant, lock_end = call('GET', lock), call('GET', key)\n";
 
 /* A contender that was not in the queue most likely finds the mutex free, and then SET says so. */
 static const char read_grant[] =
-"local owner, grant, lock_end\n"
-"if ARGV[6] == '' then\n"
-"  grant = call('GET', key)\n"
-"else\n"
-"  local found = call('MGET', lock, key)\n"
-"  owner, grant = found[1], found[2]\n"
-"end\n";
+"local owner, grant, lock_end = nil, call('GET', key)\n";
 
 /* The key of the grant gets a new end only if the lease ends in another stretch of 10^8 ms than the lease before it.
  * That is once a day, and not at every grant. */
@@ -133,7 +128,7 @@ static const char put_grant[] =
 "    call('SET', key, text, 'KEEPTTL')\n"
 "  else\n"
 "    call('SET', key, text)\n"
-"    call('PEXPIREAT', key, string.format('%.0f', ends + GRANT_KEPT))\n"
+"    call('PEXPIREAT', key, string.format('%d', ends + GRANT_KEPT))\n"
 "  end\n"
 "end\n";
 
@@ -150,7 +145,7 @@ static const char take[] =
 "  local micros = string.sub('00000' .. time[2], -6)\n"
 "  local token, at = time[1] .. micros, time[1] .. string.sub(micros, 1, 3)\n"
 "  local ends = at + ARGV[3]\n"
-"  local ends_text = string.format('%.0f', ends)\n"
+"  local ends_text = string.format('%d', ends)\n"
 "  local before = tonumber(string.sub(grant, 1, 16))\n"
 "  if before and before >= 0 and before < tonumber(token) and string.sub(grant, 71, 73) == ' 00' and #token == 16 and #ends_text == 13\n"
 "    and call('SET', lock, id, 'NX', 'PXAT', ends_text) then\n"
@@ -178,20 +173,22 @@ static const char give_back[] =
  * time of the grant: nothing else has changed. */
 static const char prolong[] =
 "local now = clock()\n"
-/* `head`: token and nonce, as they stand in the grant. `wide`: the end with the width that it has there. */
-"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, wide, transition)\n"
+/* `head`: token and nonce, as they stand in the grant. `wide`: the end with the width that it has there, and `day` its first
+ * digits. `tail`: the transition, as it stands there. */
+"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, wide, day, tail)\n"
 "  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #wide > 15\n"
 "    or not ends_with(end_of(lock), key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
-"  local rest = string.find(grant, '@@', 88, true)\n"
-"  if not rest then return false end\n"
-"  call('PEXPIREAT', lock, ends_text)\n"
-"  if string.sub(grant, 88, rest - 1) ~= transition then\n"
-"    call('SET', key, string.sub(grant, 1, 38) .. wide .. string.sub(grant, 54, 87) .. transition .. string.sub(grant, rest))\n"
-"    call('PEXPIREAT', key, string.format('%.0f', ends + GRANT_KEPT))\n"
+"  if string.sub(grant, 88, 87 + #tail) ~= tail then\n"
+"    local rest = string.find(grant, '@@', 88, true)\n"
+"    if not rest then return false end\n"
+"    call('PEXPIREAT', lock, ends_text)\n"
+"    call('SET', key, string.sub(grant, 1, 38) .. wide .. string.sub(grant, 54, 87) .. tail .. string.sub(grant, rest + 2))\n"
+"    call('PEXPIREAT', key, string.format('%d', ends + GRANT_KEPT))\n"
 "  else\n"
+"    call('PEXPIREAT', lock, ends_text)\n"
 "    call('SETRANGE', key, 38, wide)\n"
-"    if CLUSTER or string.sub(grant, 39, 45) ~= string.sub(wide, 1, 7) then\n"
-"      call('PEXPIREAT', key, string.format('%.0f', ends + GRANT_KEPT))\n"
+"    if CLUSTER or string.sub(grant, 39, 45) ~= day then\n"
+"      call('PEXPIREAT', key, string.format('%d', ends + GRANT_KEPT))\n"
 "    end\n"
 "  end\n"
 "  return wide .. string.sub(grant, 71, 86)\n"
@@ -199,22 +196,21 @@ static const char prolong[] =
 
 static const char prolong_one[] =
 "local ends = now + ARGV[4]\n"
-"local text = prolong(lock, key, owner, grant, ARGV[1], ARGV[3] .. ' ' .. ARGV[2], ends, string.format('%.0f', ends),\n"
-"  string.format('%015.0f', ends), ARGV[5])\n"
+"local wide = string.format('%015d', ends)\n"
+"local text = prolong(lock, key, owner, grant, ARGV[1], ARGV[3] .. ' ' .. ARGV[2], ends, string.format('%d', ends),\n"
+"  wide, string.sub(wide, 1, 7), ARGV[5] .. '@@')\n"
 "if text then return text end\n";
 
 /* Renew several mutexes with leases of one length. */
 static const char renew_all[] =
 "local found, told, ends = call('MGET', unpack(KEYS)), {}, now + ARGV[1]\n"
-"local ends_text, wide = string.format('%.0f', ends), string.format('%015.0f', ends)\n"
-"for i = 1, #KEYS, 2 do\n"
-"  told[#told + 1] = prolong(KEYS[i], KEYS[i + 1], found[i], found[i + 1], ARGV[i + 2], ARGV[i + 3], ends, ends_text,\n"
-"    wide, ARGV[2]) or 0\n"
+"local ends_text, wide, keys, args = string.format('%d', ends), string.format('%015d', ends), KEYS, ARGV\n"
+"local day, tail = string.sub(wide, 1, 7), args[2] .. '@@'\n"
+"for i = 1, #keys, 2 do\n"
+"  told[(i + 1) / 2] = prolong(keys[i], keys[i + 1], found[i], found[i + 1], args[i + 2], args[i + 3], ends, ends_text,\n"
+"    wide, day, tail) or 0\n"
 "end\n"
 "return told\n";
-
-#define DIGITS_5 "%d%d%d%d%d"
-#define DIGITS_15 DIGITS_5 DIGITS_5 DIGITS_5
 
 /* --- the general part ------------------------------------------------------------------------------- */
 
@@ -223,12 +219,11 @@ static const char common[] =
 "local time = call('TIME')\n"
 "local us = time[1] * 1000000 + time[2]\n"
 "local now = math.floor(us / 1000)\n"
-"local function score() return string.format('%.6f', us / 1000000 - 0.5) end\n"
-"local function num(n) return string.format('%.0f', n) end\n"
+"local function num(n) return string.format('%d', n) end\n"
 "local function damaged(key, what)\n"
 "  return redis.error_reply('BADFENCE ' .. what .. ' ' .. key .. ': delete that key while nobody holds the mutex')\n"
 "end\n"
-"owner, grant = owner or call('GET', lock), grant or call('GET', key)\n"
+"if owner == nil then owner = call('GET', lock) end\n"
 /* The fields of the latest grant. */
 "local NOBODY = '00000000000000000000'\n"
 "local g = {token = 0, nonce = NOBODY, ends = 0, revoked = '0000000000000000', acquired = 0, transition = 0, id = ''}\n"
@@ -236,8 +231,10 @@ static const char common[] =
 "if grant then\n"
 "  local tail\n"
 "  g.token, g.nonce, g.ends, g.revoked, g.acquired, g.transition, g.id, tail =\n"
-"    string.match(grant, '^(" DIGITS_15 "%d) (" DIGITS_15 DIGITS_5 ") (" DIGITS_15 ") (" DIGITS_15 "%d) (" DIGITS_15 ") (%d+)@@(.-)@@(.*)$')\n"
-"  if not g.token then return damaged(key, 'nobody can read') end\n"
+"    string.match(grant, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)@@(.-)@@(.*)$')\n"
+"  if not g.token or #g.token ~= 16 or #g.nonce ~= 20 or #g.ends ~= 15 or #g.revoked ~= 16 or #g.acquired ~= 15 then\n"
+"    return damaged(key, 'nobody can read')\n"
+"  end\n"
 "  g.token, g.ends, g.acquired, g.transition = tonumber(g.token), tonumber(g.ends), tonumber(g.acquired),\n"
 "    tonumber(g.transition)\n"
 "  if g.token >= TOKEN_END or g.transition >= TOKEN_END then return damaged(key, 'a number is not below 2^53 in') end\n"
@@ -267,7 +264,7 @@ static const char common[] =
 "  if next ~= '' or standby ~= '@@' then\n"
 "    tail = num(next_until) .. ' ' .. num(standby_until) .. ' ' .. #next .. ' ' .. next .. standby .. '.'\n"
 "  end\n"
-"  local text = string.format('%016.0f %s %015.0f %s %015.0f %.0f@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
+"  local text = string.format('%016d %s %015d %s %015d %d@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
 "    g.acquired, g.transition, g.id, tail)\n"
 /* A lock that is not ours must not end when the grant does, not even nearly. */
 "  put_grant(key, grant or '', text, now + (ours and left or -1000))\n"
@@ -283,10 +280,17 @@ static const char common[] =
 "local function mine(id, nonce, token)\n"
 "  return ours and owner == id and g.nonce == nonce and (token == '0' or g.token == tonumber(token))\n"
 "end\n"
-/* Answer a holder that holds no longer: was its grant forced away, or does another contender have the mutex? */
-"local function not_held(token)\n"
-"  return answer(token ~= '0' and g.revoked == token and 2 or 0)\n"
-"end\n"
+"local reserved = not owner and next ~= ''\n"
+"local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
+"local function stand_down(id)\n"
+"  if stands_by(id) then standby = '@@' return true end\n"
+"end\n";
+
+/* Functions that only some of the scripts need. */
+static const char scoring[] =
+"local function score() return string.format('%.6f', us / 1000000 - 0.5) end\n";
+
+static const char holding[] =
 "local function hold(id, total, transition)\n"
 "  ours, left, g.transition = true, tonumber(total), tonumber(transition)\n"
 "  g.ends = now + left\n"
@@ -298,9 +302,15 @@ static const char common[] =
 "    call('PEXPIREAT', lock, ends)\n"
 "  end\n"
 "  return save()\n"
-"end\n"
-"local reserved = not owner and next ~= ''\n"
-"local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
+"end\n";
+
+/* Answer a holder that holds no longer: was its grant forced away, or does another contender have the mutex? */
+static const char not_holding[] =
+"local function not_held(token)\n"
+"  return answer(token ~= '0' and g.revoked == token and 2 or 0)\n"
+"end\n";
+
+static const char waking[] =
 /* Publish to one waiter. JVM contenders and earlier versions hear only PUBLISH, which does not count listeners at other
  * servers. */
 "local function reaches(channel, text)\n"
@@ -326,9 +336,6 @@ static const char common[] =
 "    end\n"
 "  end\n"
 "  if next ~= '' or grant then save() end\n"
-"end\n"
-"local function stand_down(id)\n"
-"  if stands_by(id) then standby = '@@' return true end\n"
 "end\n"
 "local function vacate()\n"
 "  local from = owner\n"
@@ -430,7 +437,7 @@ static const char read_owner[] =
 static const char force_release[] =
 "if not owner then return answer(0) end\n"
 "if ours then\n"
-"  g.revoked = string.format('%016.0f', g.token)\n"
+"  g.revoked = string.format('%016d', g.token)\n"
 "  call('PUBLISH', 'simba:@@revoked', 'revoked' .. db .. ' ' .. string.gsub(g.nonce, '^0+', '') .. ' '\n"
 "    .. string.sub(lock, 8, -2))\n"
 "end\n"
@@ -450,7 +457,7 @@ static const char write_note[] =
 "local note = KEYS[#KEYS]\n"
 "local had = call('GET', note)\n"
 "if had and string.sub(had, 1, 37) > token .. ' ' .. number then return answer(0) end\n"
-"local text = string.format('%s %s %015.0f ', token, number, now) .. bytes\n"
+"local text = string.format('%s %s %015d ', token, number, now) .. bytes\n"
 "if bytes == '' then call('SET', note, text, 'PX', num(GRANT_KEPT)) else call('SET', note, text) end\n"
 "call(TELL, lock .. '@@@@', 'noted' .. db)\n"
 "return answer(1)\n";
@@ -473,20 +480,20 @@ static const char forget[] =
 /* clang-format on */
 
 /* The parts of each script, in their order. */
-enum { PARTS_MOST = 8 };
+enum { PARTS_MOST = 10 };
 static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
-    [REDIS_ACQUIRE] = {first_of_all, put_grant, tell_grant, read_grant, take, common, acquire},
-    [REDIS_RENEW] = {first_of_all, put_grant, read_both, prolong, prolong_one, common, renew},
-    [REDIS_RENEW_ALL] = {first_of_all, put_grant, prolong, renew_all},
-    [REDIS_RELEASE] = {first_of_all, read_both, give_back, put_grant, common, release},
-    [REDIS_READ] = {first_of_all, read_both, put_grant, common, read_owner},
-    [REDIS_FORCE_RELEASE] = {first_of_all, read_both, put_grant, common, force_release},
-    [REDIS_REJOIN] = {first_of_all, read_both, put_grant, common, rejoin},
+    [REDIS_ACQUIRE] = {first_of_all, put_grant, tell_grant, read_grant, take, times, common, scoring, holding, acquire},
+    [REDIS_RENEW] = {first_of_all, times, put_grant, read_both, prolong, prolong_one, common, not_holding, renew},
+    [REDIS_RENEW_ALL] = {first_of_all, times, prolong, renew_all},
+    [REDIS_RELEASE] = {first_of_all, read_both, times, give_back, put_grant, common, not_holding, waking, release},
+    [REDIS_READ] = {first_of_all, times, read_both, put_grant, common, read_owner},
+    [REDIS_FORCE_RELEASE] = {first_of_all, times, read_both, put_grant, common, waking, force_release},
+    [REDIS_REJOIN] = {first_of_all, times, read_both, put_grant, common, scoring, rejoin},
     [REDIS_WISHED] = {first_of_all, wished},
-    [REDIS_LIST_ROW] = {first_of_all, read_both, put_grant, common, list_row},
-    [REDIS_WRITE_NOTE] = {first_of_all, read_both, put_grant, common, write_note},
-    [REDIS_READ_NOTE] = {first_of_all, read_note},
-    [REDIS_FORGET] = {first_of_all, read_both, put_grant, common, forget},
+    [REDIS_LIST_ROW] = {first_of_all, times, read_both, put_grant, common, list_row},
+    [REDIS_WRITE_NOTE] = {first_of_all, times, read_both, put_grant, common, not_holding, write_note},
+    [REDIS_READ_NOTE] = {first_of_all, times, read_note},
+    [REDIS_FORGET] = {first_of_all, times, read_both, put_grant, common, forget},
 };
 
 size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,

@@ -219,7 +219,7 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
 {
     unsigned actions = 0;
     if (find(w, id, true, &nonce)) {
-        /* An invitation that came while this waiter was asked for is still of use. */
+        /* If the invitation came after this request was sent, the next request makes use of it. */
         if (w->named && find(w, w->invited, true, NULL))
             w->invited[0] = '\0'; /* the invitation did not help: the waiter waits again */
         return invariant(w, 0);

@@ -76,7 +76,7 @@ typedef struct redis_waiters {
     simba_local look_at;
     simba_local idle_until;         /* IDLE, MISSED: keep it until then */
     char invited[SIMBA_ID_MAX + 1]; /* the contender that was invited; "": none */
-    bool named;                     /* we have sent a request that names it */
+    bool named;                     /* a request was sent that names the invited contender */
     redis_echo echo;
     redis_waiter *first; /* the newest; channels that are HEARD come last */
     simba__table ids;
@@ -101,7 +101,7 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
 unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t nonce, bool granted);
 /* The waiter here that was invited; "": none. */
 const char *simba__redis_waiters_invited(const redis_waiters *w);
-/* We send a request that names this one. If the server refuses it, the invitation was of no use. */
+/* A request is sent that names the invited waiter. If the server refuses that request, the invitation did not help. */
 void simba__redis_waiters_named(redis_waiters *w);
 /* The owner is a JVM contender, which may tell nobody of its release. So look at the mutex before its lease ends in
  * `left_ms`; a waiter further back looks later. */
