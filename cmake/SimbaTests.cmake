@@ -438,13 +438,14 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
         endforeach()
     endif()
     _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(package.debian PROPERTIES TIMEOUT 1800)
+    # They build everything, some of it twice, and fetch packages: on a busy machine that takes most of an hour.
+    set_tests_properties(package.debian PROPERTIES TIMEOUT 5400)
     _simba_add_test(package tarball COMMAND "${PROJECT_SOURCE_DIR}/tests/package/tarball" "${PROJECT_SOURCE_DIR}")
     _simba_add_test(package kernel COMMAND "${PROJECT_SOURCE_DIR}/tests/package/kernel" "${PROJECT_SOURCE_DIR}")
     # Both build the tarball, in the same folder.
-    set_tests_properties(package.tarball package.kernel PROPERTIES TIMEOUT 1800 RESOURCE_LOCK tarball)
+    set_tests_properties(package.tarball package.kernel PROPERTIES TIMEOUT 5400 RESOURCE_LOCK tarball)
     _simba_add_test(package python COMMAND "${PROJECT_SOURCE_DIR}/tests/package/python" "${PROJECT_SOURCE_DIR}"
         $<TARGET_FILE:simba_shared>)
-    set_tests_properties(package.python PROPERTIES TIMEOUT 1800)
     _simba_add_test(package site PLAIN COMMAND "${PROJECT_SOURCE_DIR}/scripts/site")
+    set_tests_properties(package.python package.site PROPERTIES TIMEOUT 5400)
 endif()

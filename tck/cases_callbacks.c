@@ -1,4 +1,5 @@
-/* Cases about callbacks: they may stop, free and take their time, and the library must not tell anything else meanwhile. */
+/* Cases about callbacks: they may stop, free and take their time, and the library makes no other callback of the same
+ * handle meanwhile. */
 #include "probe.h"
 
 static void stop_self(tck_probe *probe)
@@ -51,7 +52,7 @@ static void stop_in_released(tck *t)
     require_given_back(t, p->arena);
 }
 
-/* stop inside the on_released of a loss: it does not contend again. */
+/* stop inside the on_released of a loss: the contender does not contend again. */
 static void stop_in_loss(tck *t)
 {
     tck_client *client = tck_client_new(t);
@@ -121,7 +122,7 @@ static void calls_in_callback(tck *t)
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(p));
 }
 
-/* Block in the callback until the case says otherwise: `user` is a bool. */
+/* Block in the callback until the case opens the gate: `user` is a bool. */
 static void wait_for_gate(tck_probe *probe)
 {
     tck *t = probe->arena->kit;
@@ -145,6 +146,7 @@ static void stop_waits(tck *t)
     TCK_REQUIRE(t, client && other);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     tck_probe *next = tck_probe_new(p->arena, other);
+    p->timing = next->timing = tck_timing_steady(t);
     bool *gate = tck_alloc(t, sizeof *gate);
     p->user = gate;
     p->on_acquired = wait_for_gate;
@@ -168,7 +170,8 @@ static void outlive_three(tck_probe *probe)
         tck_fail(probe->arena->kit, __FILE__, __LINE__, "no renewals while on_released runs");
 }
 
-/* An on_released that takes longer than the lease: renewed until it has returned, and nobody else gets in before. */
+/* An on_released that takes longer than the lease: the client renews until it has returned, and nobody else gets in
+ * before. */
 static void slow_released(tck *t)
 {
     tck_client *client = tck_client_faulty(t, 0);
@@ -176,6 +179,7 @@ static void slow_released(tck *t)
     TCK_REQUIRE(t, client && other);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     tck_probe *next = tck_probe_new(p->arena, other);
+    p->timing = next->timing = tck_timing_steady(t);
     p->on_released = outlive_three;
     TCK_REQUIRE(t, tck_probe_start(p));
     TCK_AWAIT(t, p->acquired == 1);
@@ -192,6 +196,7 @@ static void slow_callback(tck *t)
     TCK_REQUIRE(t, client);
     tck_probe *slow = tck_probe_new(tck_arena_new(t, "slow"), client);
     tck_probe *quick = tck_probe_new(tck_arena_new(t, "quick"), client);
+    slow->timing = quick->timing = tck_timing_steady(t);
     bool *gate = tck_alloc(t, sizeof *gate);
     slow->user = gate;
     slow->on_acquired = wait_for_gate;

@@ -11,7 +11,7 @@ static bool start_all(tck_probe **probes, unsigned count)
     return true;
 }
 
-/* The probe that leads and is not busy with a callback any more; NULL: none. With the lock. */
+/* The probe that leads and whose callback has returned; NULL: none. With the lock. */
 static tck_probe *leader_of(tck_probe **probes, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)

@@ -1,5 +1,5 @@
-/* Cases about single requests and replies that get lost or are late: the contender finds out what became of them, and gives
- * back a grant that came after it left. */
+/* Cases about single requests and replies that get lost or are late: the contender finds out whether the store carried
+ * them out, and gives back a grant that came after it left. */
 #include <string.h>
 
 #include "probe.h"
@@ -12,7 +12,7 @@ struct pair {
     tck_probe *other;
 };
 
-/* False: failed, and recorded. */
+/* False: it failed, and the case knows. */
 static bool make_pair(tck *t, tck_client *client, simba_timing timing, struct pair *ret_pair)
 {
     tck_client *other_client = client ? tck_client_new(t) : NULL;
@@ -29,7 +29,7 @@ static bool make_pair(tck *t, tck_client *client, simba_timing timing, struct pa
     return true;
 }
 
-/* The other one gets the mutex long before the long lease that the first one had could have ended. */
+/* The other probe gets the mutex long before the long lease of the first one could have ended. */
 static void require_free(tck *t, tck_probe *other)
 {
     TCK_REQUIRE(t, tck_probe_start(other));
@@ -37,7 +37,8 @@ static void require_free(tck *t, tck_probe *other)
     TCK_REQUIRE(t, tck_probe_last(other, TCK_ACQUIRED).at_ns < t->began_ns + other->timing.ttl_ms * TCK_NS_PER_MS);
 }
 
-/* The reply to an acquire that won is lost: the contender leads all the same, told once, in a fraction of the lease. */
+/* The reply to an acquire that won is lost: the contender leads all the same, and is told once, within a fraction of
+ * the lease. */
 static void acquire_reply_lost(tck *t)
 {
     tck_client *client = tck_client_faulty(t, 0);
@@ -54,7 +55,7 @@ static void acquire_reply_lost(tck *t)
     TCK_REQUIRE_NOW(t, p->acquired == 1 && p->released == 1);
 }
 
-/* One renewal goes wrong, its request or its reply lost: nothing happens to leadership. */
+/* One renewal goes wrong, because its request or its reply is lost: leadership goes on. */
 static void renew_goes_wrong(tck *t, void (*go_wrong)(tck_fault *fault, int op, unsigned nth))
 {
     struct pair pair;
@@ -116,7 +117,7 @@ static void nth_request_fails(tck *t)
     }
 }
 
-/* stop while the answer to an acquire is on its way. The acquire has won: the win is given back. */
+/* stop while the answer to an acquire that has won is on its way: the contender gives the mutex back. */
 static void stop_during_acquire(tck *t)
 {
     struct pair pair;
@@ -134,7 +135,8 @@ static void stop_during_acquire(tck *t)
     require_free(t, pair.other);
 }
 
-/* stop while the answer to an acquire is lost for good: nobody knows that it has won, and it is given back. */
+/* stop while the answer to an acquire is lost for good: nobody knows that it has won, and the contender gives the mutex
+ * back. */
 static void stop_after_lost_acquire(tck *t)
 {
     struct pair pair;
@@ -165,8 +167,7 @@ static void waiter_gives_nothing_back(tck *t)
     TCK_REQUIRE(t, tck_client_count(pair.client, SIMBA_OP_RELEASE, TCK_WON) == 0);
 
     SIMBA_LOCKER_SCOPED simba_locker *third = NULL;
-    TCK_REQUIRE_RC(t, 0, simba_locker_new(pair.client->handle, leader->arena->mutex, NULL, NULL, &third));
-    tck_fault_heal(pair.client->fault);
+    TCK_REQUIRE_RC(t, 0, simba_locker_new(pair.other_client->handle, leader->arena->mutex, NULL, NULL, &third));
     TCK_REQUIRE_RC(t, SIMBA_ETIMEDOUT, simba_locker_acquire(third, 0, NULL));
     TCK_REQUIRE_NOW(t, leader->released == 0);
 }
@@ -225,7 +226,7 @@ static void cancelled_at_once(tck *t)
 {
     struct pair pair;
     TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 0), tck_timing_long(t), &pair));
-    TCK_REQUIRE(t, tck_probe_start(pair.probe)); /* and so the store is connected */
+    TCK_REQUIRE(t, tck_probe_start(pair.probe)); /* so the store is connected */
     TCK_AWAIT(t, pair.probe->acquired == 1);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(pair.probe));
     tck_fault_expire(pair.client->fault, TCK_ANY_OP);
@@ -239,7 +240,7 @@ static void cancelled_at_once(tck *t)
     require_free(t, pair.other);
 }
 
-/* A request that is not answered fails when its time is over, in words, and the answer that comes then changes nothing. */
+/* A request that is not answered in time fails with a text, and the answer that comes later changes nothing. */
 static void answer_too_late(tck *t)
 {
     tck_client *client = tck_client_nervous(t);

@@ -1,7 +1,7 @@
 /* Cases about one contender's life: start, lead, stop, start again, and the end of its client at any of these. */
 #include "probe.h"
 
-/* It gains a free mutex, knows that it leads, and gives it back. */
+/* A contender gains a free mutex, knows that it leads, and gives the mutex back. */
 static void start_stop(tck *t)
 {
     tck_client *client = tck_client_new(t);
@@ -74,6 +74,7 @@ static void guard(tck *t)
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, leader_client);
     tck_probe *rival = tck_probe_new(arena, rival_client);
+    leader->timing = rival->timing = tck_timing_steady(t);
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(rival));
@@ -84,7 +85,7 @@ static void guard(tck *t)
     TCK_REQUIRE_NOW(t, leader->acquired == 1 && leader->released == 0 && rival->acquired == 0);
 }
 
-/* The initial delay is waited out, and a stop ends the wait. */
+/* The contender waits for the initial delay, and a stop ends that wait. */
 static void initial_delay(tck *t)
 {
     tck_client *client = tck_client_new(t);
@@ -104,7 +105,7 @@ static void initial_delay(tck *t)
     TCK_REQUIRE_NOW(t, sleeper->acquired == 0);
 }
 
-/* Closing a client stops its leader as stop would, and the handles answer from then on that it is closed. */
+/* Closing a client stops its leader as stop would. From then on the handles answer that the client is closed. */
 static void close_leader(tck *t)
 {
     tck_client *leaving = tck_client_new(t);
@@ -134,7 +135,7 @@ struct churn {
     int rc;
 };
 
-/* Start and stop until the client is closed under it. */
+/* Start and stop until somebody closes the client. */
 static void churn(void *arg)
 {
     struct churn *churn = arg;

@@ -10,13 +10,13 @@ static simba_locker *lingering(tck *t, tck_client *client, const char *mutex, in
     return tck_locker_new(t, client, mutex, timing);
 }
 
-/* How long is long: others would have to wait for it if nobody told the lingering one. */
+/* How long a long linger is: others would have to wait for it if nobody told the lingering locker. */
 static int64_t long_ms(const tck *t)
 {
     return t->caps & SIMBA_CAP_WANTED ? 60000 : 200;
 }
 
-/* The next locker of the client has it at once, under the same token; and the store is not asked. */
+/* The next locker of the client has the mutex at once, under the same token; the client does not ask the store. */
 static void same_token(tck *t)
 {
     tck_client *client = tck_client_faulty(t, t->patience_ms);
@@ -37,14 +37,15 @@ static void same_token(tck *t)
     TCK_REQUIRE(t, tck_fault_count(client->fault, SIMBA_OP_RELEASE, TCK_SUBMITTED) == 0);
 }
 
-/* Whoever else wants it gets it, long before the linger is over if the store says that somebody waits. */
+/* Another client that wants the mutex gets it. If the store says that somebody waits, it gets it long before the linger
+ * is over. */
 static void others_ask(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
     TCK_REQUIRE(t, clients[0] && clients[1]);
     const char *mutex = tck_mutex(t, NULL);
     uint64_t token = 0;
-    for (int lingers = 0; lingers < 2; lingers++) { /* does the one who asks linger, too? */
+    for (int lingers = 0; lingers < 2; lingers++) { /* does the locker that asks linger, too? */
         simba_locker *here = lingering(t, clients[0], mutex, long_ms(t));
         simba_locker *there = lingering(t, clients[1], mutex, lingers ? long_ms(t) : 0);
         TCK_REQUIRE(t, here && there);
@@ -65,7 +66,7 @@ struct turn {
     tck *kit;
     simba_locker *locker;
     int number;
-    int *next; /* under the kit's lock: which number it is */
+    int *next; /* under the kit's lock: the number of the next turn */
     bool started;
 };
 
@@ -129,7 +130,7 @@ static void go_round(void *arg)
     }
 }
 
-/* Two threads that never leave it alone do not keep others out. */
+/* Two threads that lock the mutex again and again do not keep others out. */
 static void busy_lets_in(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -153,7 +154,7 @@ static void busy_lets_in(tck *t)
     tck_threads_join(t);
 }
 
-/* When its time is over, and when the client closes, it is free. */
+/* The mutex is free when its linger is over, and when the client closes. */
 static void ends(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};

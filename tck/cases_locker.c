@@ -1,10 +1,10 @@
-/* Cases about the blocking lock: the answer of each call in each state, and that the lock excludes others. */
+/* Cases about the blocking lock: what each call answers in each state, and that the lock excludes others. */
 #include <sched.h>
 #include <string.h>
 
 #include "probe.h"
 
-/* An acquire in a thread of its own. The results under the lock of the kit. */
+/* An acquire in a thread of its own. Its results are under the lock of the kit. */
 struct attempt {
     tck *kit;
     simba_locker *locker;
@@ -33,7 +33,7 @@ static struct attempt *try_in_thread(tck *t, simba_locker *locker)
     return tck_thread_run(t, acquire_in_thread, self) ? self : NULL;
 }
 
-/* Acquire, release, again; and everything that is not possible in between. */
+/* Acquire, release, and again; and every call that is refused in between. */
 static void lock_unlock(tck *t)
 {
     tck_client *client = tck_client_new(t);
@@ -88,7 +88,7 @@ static void timeout(tck *t)
         TCK_REQUIRE(t, lockers[i]);
     }
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[0], -1, NULL));
-    /* The case wants "taken" and not "no answer": so it gives the try more time until the store answers within it. */
+    /* The case wants "taken" and not "no answer". So it gives the try more time until the store answers within it. */
     int rc = SIMBA_EUNAVAILABLE;
     for (int64_t ms = t->ttl_ms; rc == SIMBA_EUNAVAILABLE && ms < t->patience_ms; ms *= 2) {
         const int64_t before = tck_now_ns();
@@ -177,7 +177,7 @@ static void lost(tck *t)
     TCK_REQUIRE(t, simba_locker_token(locker) > tck_probe_last(next, TCK_ACQUIRED).token);
 }
 
-/* Without a store, trying says so, and it works again when the store is back. */
+/* Without a store, a try says so, and it works again when the store is back. */
 static void unreachable(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
@@ -228,7 +228,7 @@ static bool counter_holds(const void *who)
     return simba_locker_held_for_ms(self->locker) > 0;
 }
 
-/* Reads and writes in two steps, with others let in between by everything but the mutex under test. */
+/* Reads and writes the counter in two steps. Between them everything but the mutex under test would let others in. */
 static void count(void *arg)
 {
     counter_thread *self = arg;

@@ -4,7 +4,7 @@
 
 #include "probe.h"
 
-/* With a lease that does not end meanwhile. */
+/* The lease is so long that it does not end meanwhile. */
 static int new_locker(tck_client *client, const char *mutex, simba_error *err, simba_locker **ret_locker)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
@@ -28,7 +28,8 @@ static bool new_lockers(tck_client *clients[2], const char *mutex, simba_locker 
 
 static void require_refused(tck *t, tck_client *client, const char *mutex, const char *id);
 
-/* Does the store say that it cannot have a mutex of this name (`accepts` in its table)? Then every door must say so. */
+/* True if the store says that it cannot have a mutex of this name (`accepts` in its table). Then every door must say
+ * so. */
 static bool is_refused_by_store(tck *t, tck_client *client, const char *mutex)
 {
     simba_locker *locker = NULL;
@@ -89,7 +90,7 @@ static void at_limit(tck *t)
     if (!is_refused_by_store(t, clients[0], wide))
         require_usable(t, clients, wide);
 
-    /* All of it in characters of four bytes, so the lane as well. */
+    /* The whole name in characters of four bytes, so the lane as well. */
     char widest[SIMBA_MUTEX_BYTES + 16] = "";
     for (const char *digit = t->lane; *digit; digit++) {
         const char digits[5] = {'\xF0', '\x9F', '\x98', (char)(0x80 + *digit % 0x40), '\0'};
@@ -216,7 +217,7 @@ static void are_exact(tck *t)
     }
 }
 
-/* Ids up to 128 bytes arrive at everybody else as they are; longer ones, and such with "@@", are refused. */
+/* Others see ids of up to 128 bytes as they are; longer ids, and ids with "@@", are refused. */
 static void ids(tck *t)
 {
     char longest[SIMBA_ID_MAX + 2] = "";

@@ -4,7 +4,7 @@
 
 #include "probe.h"
 
-/* Give up the case unless the note of the mutex is this text, or there is none for "". */
+/* Give up the case unless the note of the mutex is this text; "": there is no note. */
 #define REQUIRE_NOTE(t, client, mutex, text)                                                                           \
     do {                                                                                                               \
         simba_note note_ = SIMBA_NOTE_INIT;                                                                            \
@@ -121,7 +121,7 @@ static void leave_note(tck_probe *probe)
         tck_fail(probe->arena->kit, __FILE__, __LINE__, "a note set in on_acquired is %s", tck_code(rc));
 }
 
-/* A holder whose lease runs out leaves its note to the one that takes over. It wrote it in its callback. */
+/* A holder writes a note in its callback. When its lease runs out, the contender that takes over finds the note. */
 static void expired(tck *t)
 {
     tck_client *cut = tck_client_nervous(t);
@@ -149,7 +149,7 @@ static void replaced(tck *t)
     tck_fault_pushes(p.clients[0]->fault, TCK_PUSHES_DROP);
     TCK_REQUIRE_RC(t, 0, simba_client_force_release(p.clients[1]->handle, p.mutex, NULL));
     TCK_REQUIRE(t, simba_locker_held_for_ms(p.lockers[0]) > 0);
-    TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "revoked")); /* and nobody else has it */
+    TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "revoked")); /* nobody else has it now */
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "old");
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(p.lockers[1], t->patience_ms, NULL));
     TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "replaced"));

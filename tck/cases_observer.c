@@ -1,20 +1,20 @@
-/* Cases about watching without contending: the observer ends on the true owner, whatever is lost on the way, and sees
- * every change where the store promises that. */
+/* Cases about watching without contending: the observer ends on the true owner, whatever is lost on the way. It sees
+ * every change if the store promises that. */
 #include "probe.h"
 
 #include <string.h>
 
-/* An observer that keeps a record. Under the lock of the kit. */
+/* An observer that keeps a record, under the lock of the kit. */
 typedef struct watcher watcher;
 struct watcher {
     tck *kit;
     simba_observer *handle;
     bool stop_in_callback;
-    bool stopped; /* stop has returned: not a word any more */
+    bool stopped; /* stop has returned: no callback may follow */
     bool in_callback;
     unsigned calls;
     simba_owner owner;   /* as told last */
-    uint64_t tokens[64]; /* of all owners told, without nobody */
+    uint64_t tokens[64]; /* of all owners that it was told, without nobody */
     unsigned token_count;
 };
 
@@ -78,7 +78,7 @@ static watcher *watch(tck_arena *arena, tck_client *client)
     return self;
 }
 
-/* The first call tells the owner at the start, or that there is none; later calls tell changes. */
+/* The first callback tells the owner at the start, or that there is none; later callbacks tell changes. */
 static void follows(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -119,7 +119,7 @@ static void pass_around(tck *t, tck_probe *probes[2], unsigned turns)
     }
 }
 
-/* After a quick series of owners it ends on the last one, even if pushes were lost. */
+/* After a quick series of owners the observer ends on the last one, even if pushes were lost. */
 static void ends_on_owner(tck *t, tck_pushes pushes)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_faulty(t, 0)};
@@ -147,7 +147,7 @@ static void ends_on_true_owner_without_pushes(tck *t)
     ends_on_owner(t, TCK_PUSHES_DROP);
 }
 
-/* Where the store says so, not one of the owners is missed. */
+/* If the store promises it, the observer misses none of the owners. */
 static void sees_every_change(tck *t)
 {
     enum { TURNS = 20 };
@@ -166,7 +166,7 @@ static void sees_every_change(tck *t)
         TCK_REQUIRE(t, self->tokens[i] == tck_probe_event(probes[i % 2], TCK_ACQUIRED, i / 2 + 1).token);
 }
 
-/* An owner that died is seen to be gone when its lease is over, although nobody takes over. */
+/* The observer sees that an owner that died is gone when its lease is over, although nobody takes over. */
 static void sees_expiry(tck *t)
 {
     tck_client *clients[2] = {tck_client_nervous(t), tck_client_new(t)};
@@ -182,7 +182,8 @@ static void sees_expiry(tck *t)
     TCK_AWAIT(t, self->calls >= 2 && simba_owner_is_none(&self->owner));
 }
 
-/* After stop, also inside a callback, there is no further call; started again, it tells the owner anew. */
+/* After stop, also inside a callback, there is no further callback; started again, the observer tells the owner
+ * anew. */
 static void stops(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};

@@ -31,7 +31,7 @@ static tck_probe *start_waiter(tck_arena *arena, simba_timing timing)
     return waiter;
 }
 
-/* It came by push: with leases as long as these, no timer was due yet. */
+/* The wake-up came by push: leases are so long that no timer was due yet. */
 static bool was_quick(tck_probe *probe)
 {
     return tck_probe_last(probe, TCK_ACQUIRED).at_ns <

@@ -3,7 +3,7 @@
 
 enum { STAMPS = 64 };
 
-/* A scheduler that keeps a record of its runs. All but the options under the lock of the kit. */
+/* A scheduler that keeps a record of its runs. All but the options is under the lock of the kit. */
 typedef struct worker worker;
 struct worker {
     tck *kit;
@@ -12,7 +12,7 @@ struct worker {
     simba_scheduler_options options;
     void (*during)(worker *self, simba_run *run); /* inside the work, without the lock; may be NULL */
     simba_scheduler *handle;
-    const simba_run *run; /* that goes on; NULL: none does */
+    const simba_run *run; /* the run that goes on now; NULL: none */
     unsigned begun, ended;
     bool told; /* for `during`: the run was asked to end */
     int64_t begun_ns[STAMPS], ended_ns[STAMPS];
@@ -109,7 +109,7 @@ static void leader_only(tck *t)
     TCK_AWAIT(t, first->ended > runs);
 }
 
-/* Run until told to end, then take longer than a lease to do so. */
+/* Run until asked to end, then take longer than a lease to do so. */
 static void end_slowly(worker *self, simba_run *run)
 {
     const bool told = simba_run_sleep(run, self->kit->patience_ms);
@@ -121,7 +121,7 @@ static void end_slowly(worker *self, simba_run *run)
         tck_fail(self->kit, __FILE__, __LINE__, "no renewals while a run tidies up");
 }
 
-/* A run in progress at stop is told and awaited, and nobody else leads before it is over. */
+/* stop asks a run to end and waits for it, and nobody else leads before the run is over. */
 static void run_awaited(tck *t)
 {
     tck_client *client = tck_client_faulty(t, 0);
@@ -130,6 +130,8 @@ static void run_awaited(tck *t)
     tck_arena *arena = tck_arena_new(t, NULL);
     worker *first = new_worker(arena, client);
     tck_probe *next = tck_probe_new(arena, other);
+    first->options.timing = tck_timing_option(t, tck_timing_steady(t));
+    next->timing = tck_timing_steady(t);
     first->during = end_slowly;
     TCK_REQUIRE(t, start(first));
     TCK_AWAIT(t, first->begun == 1);
@@ -148,7 +150,7 @@ static void end_promptly(worker *self, simba_run *run)
     tck_unlock(self->kit);
 }
 
-/* A run whose leader was cut off is told before anybody else leads. */
+/* A run whose leader was cut off is asked to end before anybody else leads. */
 static void run_told_of_loss(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
@@ -188,13 +190,14 @@ static void stop_in_work(tck *t)
     TCK_REQUIRE_NOW(t, self->begun == 1);
 }
 
-/* Rest for a little, so that a run has a length. */
+/* Rest a little, so that a run has a length. */
 static void rest(worker *self, simba_run *run)
 {
     simba_run_sleep(run, self->options.period_ms / 2);
 }
 
-/* Neither schedule runs early: counted from start to start, or from end to start, and after the initial delay. */
+/* Neither schedule runs early, whether it counts from start to start or from end to start, nor before the initial
+ * delay. */
 static void on_schedule(tck *t)
 {
     enum { RUNS = 5, PERIOD = 20, DELAY = 30 };

@@ -2,8 +2,8 @@
  * knows before the next leader does. */
 #include "probe.h"
 
-/* By when another client owns the mutex of a client that was cut off now: the longest that its lease can still last, then
- * the jitter of a waiter, then a generous round trip. */
+/* By when another client owns the mutex of a client that is cut off now: the longest time that its lease can still
+ * last, then the jitter of a waiter, then a generous round trip. */
 static int64_t take_over_by(const tck *t, int64_t cut_at_ns)
 {
     const simba_timing timing = tck_timing(t);
@@ -96,8 +96,8 @@ static void expired_alone(tck *t)
     TCK_REQUIRE(t, tck_probe_event(p, TCK_ACQUIRED, 2).token > tck_probe_event(p, TCK_ACQUIRED, 1).token);
 }
 
-/* Told early and back while the store still keeps the old grant: that grant is over all the same. Whatever it leads by
- * next has a greater token, which the arena checks. */
+/* The contender was told early of its loss, and is back while the store still keeps the old grant: that grant is over
+ * all the same. The next grant has a greater token, which the arena checks. */
 static void back_early(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
@@ -123,7 +123,7 @@ static void outage(tck *t, tck_cut how)
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
     tck_probe *rival = tck_probe_new(arena, other);
-    leader->timing.transition_ms = rival->timing.transition_ms = 8 * t->transition_ms;
+    leader->timing.transition_ms = rival->timing.transition_ms = t->patience_ms;
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(rival));

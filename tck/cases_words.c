@@ -11,9 +11,9 @@ struct listener {
     const char *mutex;
     unsigned count;
     char heard[HEARD_MAX][80];
-    char failed[80], reconnected[80]; /* the last of these, which are no part of the story */
-    char reason[32];                  /* the last one */
-    bool odd;                         /* a value that must be known is not */
+    char failed[80], reconnected[80]; /* the last of these events, which are no part of the story */
+    char reason[32];                  /* the last reason */
+    bool odd;                         /* a value that has to be known is missing */
 };
 
 static const char *value_of(const simba_log_record *record, const char *key)
@@ -24,7 +24,7 @@ static const char *value_of(const simba_log_record *record, const char *key)
     return NULL;
 }
 
-/* How often requests fail, and so how often the store is said to be back, is the store's own business. NULL: another mutex, or
+/* How often requests fail, and so how often the store says that it is back, is up to the store. NULL: another mutex, or
  * no event. */
 static char *place_of(struct listener *listener, const simba_log_record *record)
 {
@@ -49,7 +49,7 @@ static void hear(void *user, const simba_log_record *record)
         for (size_t i = 0; i < record->field_count; i++) {
             const size_t length = strlen(line);
             snprintf(line + length, sizeof listener->heard[0] - length, " %s", record->fields[i].key);
-            /* When a session will end, nobody knows. */
+            /* Nobody knows when a session will end. */
             listener->odd |= !record->fields[i].value[0] && strcmp(record->event, "waits") != 0;
         }
         const char *reason = value_of(record, "reason");
@@ -75,7 +75,7 @@ static struct listener *listen_for(tck *t, const char *mutex)
     return listener;
 }
 
-/* As far as it has come. */
+/* Compare the events so far with the story. */
 static void require_story(tck *t, struct listener *listener, const char *const *story)
 {
     for (unsigned i = 0; story[i]; i++) {
@@ -141,7 +141,7 @@ static void events_and_fields(tck *t)
     tck_fault_heal(one->fault);
     REQUIRE_STORY(t, first, BEGINS, ACQUIRED, CANNOT_RENEW, RENEWED_LATE);
 
-    if (!(t->caps & SIMBA_CAP_SESSION)) { /* where nothing is asked for meanwhile, nothing fails */
+    if (!(t->caps & SIMBA_CAP_SESSION)) { /* a store of sessions asks nothing meanwhile, so nothing fails */
         TCK_REQUIRE(t, strcmp(first->failed, "store-failed mutex request error store") == 0);
         TCK_REQUIRE(t, strcmp(first->reconnected, "reconnected store server") == 0);
     }

@@ -1,4 +1,4 @@
-/* See fault.h. The script and the counters of a case, under a lock that is a leaf: code that holds it calls nothing. */
+/* See fault.h. The script and the counters of a case. Their lock is a leaf: code that holds it calls nothing. */
 #include "fault.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ struct tck_fault {
     void *bell_user;
 
     pthread_mutex_t lock;
-    simba_host *host; /* of the client, to be woken; NULL: not open */
+    simba_host *host; /* the client's, to wake it; NULL: not open */
     tck_cut cut;
     tck_pushes pushes;
     bool hold[TCK_OPS];
@@ -86,7 +86,7 @@ static void set_hold(tck_fault *fault, int op, bool hold)
     simba_host *host = fault->host;
     pthread_mutex_unlock(&fault->lock);
 
-    /* Delivering needs a turn. */
+    /* Replies are delivered in a turn. */
     if (!hold && host)
         host->wake(host);
 }
@@ -121,7 +121,7 @@ void tck_fault_heal(tck_fault *fault)
     tck_fault_let_go(fault, TCK_ANY_OP);
 }
 
-/* Count a script down; true when it strikes. Under the lock. */
+/* Count a script down. True: this request is the one. Under the lock. */
 static bool strikes(unsigned script[TCK_OPS + 1], int op)
 {
     bool strike = false;

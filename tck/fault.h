@@ -1,8 +1,8 @@
-/* The remote control of a store that fails on command (fault_wrapper.h): requests, replies and pushes are lost as the case
- * scripts it, so that faults need no hook in the library and work the same over every store.
+/* The remote control of a store that fails on command (fault_wrapper.h). The case says which requests, replies and
+ * pushes get lost. So faults need no hook in the library, and work the same over every store.
  *
- * One tck_fault is for one client: make it, open a client on its URL, script faults, close the client, free it. Its
- * functions may be called from any thread. */
+ * One tck_fault is for one client: make it, open a client on its URL, script faults, close the client, free it. Any
+ * thread may call its functions. */
 #ifndef TCK_FAULT_H
 #define TCK_FAULT_H
 
@@ -33,13 +33,13 @@ typedef enum tck_count {
     TCK_FAILED,    /* failed towards the runtime, for whatever reason */
     TCK_HELD,      /* replies that are held back now */
     TCK_SWALLOWED, /* vanished in a silent cut */
-    TCK_CANCELLED, /* the inner store was told that its time is over, and failed it */
+    TCK_CANCELLED, /* the wrapper told the inner store that its time was over, and the inner store failed it */
     TCK_BREACHES, /* of the contract by the inner store: it did not fail a request that was cancelled, or gave no reason; or
                     * it answered or touched a request that it had let go of, which is counted when the client closes */
     TCK_COUNTS,
 } tck_count;
 
-/* After its client has been closed, or failed to open. */
+/* Call it after its client has been closed, or failed to open. */
 void tck_fault_free(tck_fault *fault);
 /* The URL to open. */
 const char *tck_fault_url(const tck_fault *fault);
@@ -53,10 +53,10 @@ void tck_fault_lose_reply_nth(tck_fault *fault, int op, unsigned nth);
  * SIMBA_ETIMEDOUT. Do not let go while the client is being closed. */
 void tck_fault_hold(tck_fault *fault, int op);
 void tck_fault_let_go(tck_fault *fault, int op);
-/* The time of every request of `op` is over as soon as the inner store has sent it. */
+/* End the time of every request of `op` as soon as the inner store has sent it. */
 void tck_fault_expire(tck_fault *fault, int op);
 void tck_fault_pushes(tck_fault *fault, tck_pushes pushes);
-/* Undo all of the above. Replies that were swallowed do not come back. */
+/* Undo all of the above. Replies that were lost do not come back. */
 void tck_fault_heal(tck_fault *fault);
 
 uint64_t tck_fault_count(tck_fault *fault, int op, tck_count what);
@@ -71,10 +71,10 @@ typedef enum tck_verdict {
     TCK_HOLD,
 } tck_verdict;
 
-/* By the handle in a URL; NULL: none. */
+/* Find it by the handle in a URL; NULL: none. */
 tck_fault *tck_fault_find(const char *handle);
 
-/* A client that is open (host) or no longer (NULL). SIMBA_ESTATE: there is one already. */
+/* Attach a client that is open (host), or detach it (NULL). SIMBA_ESTATE: there is one already. */
 int tck_fault_attach(tck_fault *fault, simba_host *host);
 void tck_fault_detach(tck_fault *fault, const simba_host *host);
 

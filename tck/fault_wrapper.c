@@ -1,9 +1,10 @@
-/* The store in the middle: a back end towards the runtime, a host towards the store it wraps.
+/* The store in the middle: a back end towards the runtime, a host towards the store that it wraps.
  *
- * Every request that passes gets a shadow, a copy that the inner store works on, because the fields a back end may use
- * in a request belong to the inner one while it has it. The shadow of a request that was cancelled is kept until the end, to
- * see whether the inner store has really let go of it. The inner store sees a host of ours: the runtime's, with the
- * ways up (complete, fail, push, session) replaced. All of this runs in turns of the client and needs no lock. */
+ * Every request gets a shadow, a copy that the inner store works on, because the fields of a request that a back end
+ * may use belong to the inner store while it has the request. The wrapper keeps the shadow of a cancelled request until
+ * the end, to see whether the inner store has really let go of it. The inner store sees a host of ours: the runtime's,
+ * with the ways up (complete, fail, push, session) replaced. All of this runs in turns of the client and needs no
+ * lock. */
 #include "fault_wrapper.h"
 
 #include <pthread.h>
@@ -30,14 +31,14 @@ struct wrapper {
     tck_fault *fault;
     const simba_backend *inner; /* NULL: its init was not called */
     simba_url *inner_url;
-    struct shadow *shadows; /* all that the runtime still waits for */
-    struct shadow *gone;    /* that were cancelled, through `next`; each byte of the request is GRAVE */
+    struct shadow *shadows; /* those that the runtime still waits for */
+    struct shadow *gone;    /* those that were cancelled, linked by `next`; each byte of the request is GRAVE */
     atomic_bool inner_woken;
     bool closing;
     _Alignas(max_align_t) unsigned char inner_self[];
 };
 
-/* The words of a failure; returns `code`. */
+/* Set the text of a failure; returns `code`. */
 static int complain(simba_error *err, int code, const char *text)
 {
     if (err) {
@@ -90,7 +91,7 @@ static void deliver(struct wrapper *wrapper, struct shadow *shadow)
     finish(wrapper, shadow);
 }
 
-/* Keep a request from the runtime, until its time is over. */
+/* Leave the runtime without an answer to this request, until its time is over. */
 static void keep(struct wrapper *wrapper, struct shadow *shadow, int stage)
 {
     shadow->stage = stage;
@@ -102,7 +103,7 @@ static void breach(struct wrapper *wrapper)
     tck_fault_add(wrapper->fault, 0, TCK_BREACHES, 1);
 }
 
-/* The inner store has failed the request that it had to cancel: it does not know that request any more. */
+/* The inner store has failed the request that it had to cancel, and must not touch it any more. */
 static void let_go(struct wrapper *wrapper, struct shadow *shadow)
 {
     const simba_reply *reply = &shadow->request.reply;
@@ -546,7 +547,8 @@ static simba_backend wrapper_table(const simba_backend *inner)
 
 /* --- making one ----------------------------------------------------------------------------------- */
 
-/* One table per inner scheme, because capabilities are part of a table. They live for ever, as the contract asks. */
+/* There is one table for each inner scheme, because capabilities are part of a table. Tables live for ever, as the
+ * contract asks. */
 #define TABLES_MAX 16
 static struct table {
     char scheme[40];

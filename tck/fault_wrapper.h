@@ -1,6 +1,6 @@
-/* The store that fails on command. It runs in the turns of a client, and asks the client's remote control (fault.h) for
- * verdicts. It stands between the client and any other store, speaks the back end contract on both sides, and could itself
- * be wrapped. */
+/* The store that fails on command. It runs in the turns of a client, and asks the client's remote control (fault.h)
+ * what to do. It stands between the client and any other store, follows the back end contract on both sides, and could
+ * itself be wrapped. */
 #ifndef TCK_FAULT_WRAPPER_H
 #define TCK_FAULT_WRAPPER_H
 

@@ -160,7 +160,7 @@ void tck_defer(tck *t, void (*interrupt)(void *arg), void (*destroy)(void *arg),
     tck_unlock(t);
 }
 
-/* Runs as a cleanup that is left for the very end. */
+/* A cleanup that runs at the very end. */
 static void free_memory(void *memory)
 {
     free(memory);
@@ -356,7 +356,7 @@ void tck_begin(tck *t, const char *name)
     t->threads = NULL;
 }
 
-/* Everything that may keep a thread waiting lets go. */
+/* Interrupt everything that may keep a thread waiting. */
 static void interrupt_all(tck *t)
 {
     tck_lock(t);
@@ -380,7 +380,7 @@ static void free_threads(tck *t)
     }
 }
 
-/* Handles go before their clients, plain memory after them, since callbacks may still look at it. */
+/* Free handles before their clients, and plain memory after them, because callbacks may still look at it. */
 static void run_cleanups(tck *t, bool memory)
 {
     for (tck_cleanup **at = &t->cleanups; *at;) {

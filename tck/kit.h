@@ -1,9 +1,10 @@
-/* The tools of every case of the conformance kit: the case's context, which owns all that a case makes so that a case may give
- * up at any line; checks that record the first failure; waits that are bounded by the patience; clients.
+/* The tools of every case of the conformance kit: the case's context, which owns everything that a case makes, so that
+ * a case may give up at any line; checks that record the first failure; waits that end when the patience runs out;
+ * clients.
  *
- * Locks. `tck.lock` guards all that cases and callbacks share. It may be held while calling functions of the library
- * that do not wait; callbacks of the library take it, except the log, which runs inside the library's own locks and takes
- * `tck_said.lock`. */
+ * Locks. `tck.lock` guards everything that cases and callbacks share. A thread that holds it may call functions of the
+ * library that do not wait. Callbacks of the library take it, except the log: that runs inside the library's own locks
+ * and takes `tck_said.lock`. */
 #ifndef TCK_KIT_H
 #define TCK_KIT_H
 
@@ -24,7 +25,7 @@ typedef struct tck_probe tck_probe;
 typedef struct tck_cleanup tck_cleanup;
 typedef struct tck_thread tck_thread;
 
-/* The last warnings of a case's clients: where the store is to blame they say it. */
+/* The last warnings of a case's clients. If the store is to blame, they say so. */
 typedef struct tck_said {
     pthread_mutex_t lock;
     unsigned count;
@@ -38,7 +39,7 @@ struct tck {
     int64_t ttl_ms, transition_ms, patience_ms;
     FILE *out;
     bool verbose;
-    char lane[4]; /* a part of the names of our mutexes that no other run has now, see tck.c */
+    char lane[4]; /* a part of our mutexes' names that no other run has now, see tck.c */
 
     /* The case that runs now. */
     const char *name;
@@ -70,7 +71,7 @@ typedef struct tck_case {
     void (*run)(tck *t);
 } tck_case;
 
-/* Each ended by a nameless one. */
+/* The cases of each file; the last has no name. */
 extern const tck_case tck_cases_lifecycle[];
 extern const tck_case tck_cases_callbacks[];
 extern const tck_case tck_cases_contention[];
@@ -88,7 +89,7 @@ extern const tck_case tck_cases_words[];
 
 /* --- checks ------------------------------------------------------------------------------------- */
 
-/* Record a failure; only the first of a case counts. Any thread; tck_fail_locked with the lock held. */
+/* Record a failure; only the first of a case counts. Any thread may call it; tck_fail_locked needs the lock. */
 void tck_fail(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -101,7 +102,7 @@ void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...
         }                                                                                                              \
     } while (0)
 
-/* The same for a call of the library, with the name of the code it answered. */
+/* The same for a call of the library; the failure names the code that it answered. */
 #define TCK_REQUIRE_RC(t, expected, call)                                                                              \
     do {                                                                                                               \
         const int rc_ = (call);                                                                                        \
@@ -121,8 +122,8 @@ void tck_unlock(tck *t);
 void tck_ring(tck *t); /* with or without the lock */
 int64_t tck_now_ns(void);
 
-/* With the lock held: wait for the bell, a moment at most, because not everything rings it. False: the deadline has
- * passed, the case has failed or it ends. */
+/* With the lock held: wait for the bell, but only for a moment, because not everything rings it. False: the deadline
+ * has passed, the case has failed, or it ends. */
 bool tck_pause(tck *t, int64_t deadline_ns);
 
 /* Wait until the condition, which is evaluated under the lock, holds. The value says whether it does. */
@@ -177,37 +178,37 @@ static inline int64_t tck_lease_ms(const tck *t)
 /* The leases of the run. They have a stop margin, so that a callback thread that gets the processor late is no breach
  * of promise, and a known jitter. */
 simba_timing tck_timing(const tck *t);
-/* Leases that are renewed as often, but last as long as the patience does: a holder that gets the processor late keeps them.
- * In a store that pushes nothing waiters would sleep as long, so there they are the leases of the run. */
+/* Leases that are renewed as often, but last as long as the patience: a holder that gets the processor late keeps them.
+ * If the store pushes nothing, waiters would sleep that long, so there they are the leases of the run. */
 simba_timing tck_timing_steady(const tck *t);
 /* Leases so long that an event well before their end cannot be due to their end. */
 simba_timing tck_timing_long(const tck *t);
-/* Either as an option: without the members that do not apply to leases that are sessions. */
+/* Either of them as an option: leases that are sessions leave out the members that do not apply to them. */
 simba_timing tck_timing_option(const tck *t, simba_timing timing);
 
 /* --- what a case makes -------------------------------------------------------------------------- */
 
-/* All of it is undone after the case: faults healed, threads joined, handles freed, clients closed. NULL: failed, and
- * recorded. */
+/* The kit undoes all of this after the case: it heals faults, joins threads, frees handles, closes clients. NULL: it
+ * failed, and the case knows. */
 
 /* Zeroed memory, freed after everything else. Never NULL. */
 void *tck_alloc(tck *t, size_t size);
 
-/* `interrupt` (may be NULL) makes threads of the case return, `destroy` frees, last made first. */
+/* After the case: `interrupt` (may be NULL) makes threads return, then `destroy` frees. The last made goes first. */
 void tck_defer(tck *t, void (*interrupt)(void *arg), void (*destroy)(void *arg), void *arg);
 
 tck_client *tck_client_new(tck *t);
-/* Behind a remote control. `op_timeout_ms` is how long the client waits for one answer; 0: the default. */
+/* A client with a remote control. `op_timeout_ms`: how long it waits for one answer; 0: the default. */
 tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms);
-/* A fault client for cuts: gives up an answer in a quarter of the lease. */
+/* A fault client for cuts: it gives up an answer after a quarter of the lease. */
 tck_client *tck_client_nervous(tck *t);
-/* A fault client for held replies: waits as long as the kit does. */
+/* A fault client for held replies: it waits as long as the kit does. */
 tck_client *tck_client_patient(tck *t);
-/* A fault client whose log, from SIMBA_LOG_INFO on, is for the case. */
+/* A fault client whose log, from SIMBA_LOG_INFO on, goes to the case. */
 tck_client *tck_client_heard(tck *t, simba_log_record_fn hear, void *user);
-/* Close before the case is over. */
+/* Close it before the case is over. */
 int tck_client_close(tck_client *client);
-/* Zeroes when the library refuses to tell. */
+/* All zero if the library refuses to tell. */
 simba_stats tck_client_stats(const tck_client *client);
 
 /* A locker of this client. */
@@ -219,15 +220,15 @@ static inline uint64_t tck_client_count(const tck_client *client, int op, tck_co
     return tck_fault_count(client->fault, op, what);
 }
 
-/* Let leases pass while the client holds one mutex: waits for that many renewals, or in a store of sessions for as long
- * as they would take. False: in vain. */
+/* Let leases pass while the client holds one mutex: wait for that many renewals, or in a store of sessions for as long
+ * as they would take. False: they did not come. */
 bool tck_outlive(tck_client *client, unsigned renewals);
 
 bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg);
-/* Wait for the threads that were made until now. */
+/* Wait for the threads that the case has made until now. */
 void tck_threads_join(tck *t);
 
-/* "tck-RANDOM-CASE" and, unless it is NULL, "-SUFFIX". */
+/* "tck-LANE-CASE" and, unless it is NULL, "-SUFFIX". */
 const char *tck_mutex(tck *t, const char *suffix);
 
 /* --- for the runner ----------------------------------------------------------------------------- */

@@ -28,7 +28,8 @@ static bool probe_holds(const void *who)
     return probe->contender && simba_contender_is_owner(probe->contender);
 }
 
-/* No other contender may hold a lease that is valid by its own clock, whatever it has been told so far. */
+/* While one leads, no other contender may hold a lease that is valid by its own clock, whatever it has been told so
+ * far. */
 static void check_leases(tck_arena *arena, const void *who)
 {
     for (tck_probe *other = arena->probes; other; other = other->sibling)
@@ -37,9 +38,10 @@ static void check_leases(tck_arena *arena, const void *who)
                    simba_contender_held_for_ms(other->contender));
 }
 
-/* On a busy machine a thread may run long after the event that it tells of. So the arena does not go by the order in which
- * threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has lost it
- * and was not told yet: it is no leader any more. Neither is a contender whose lease ended before it could enter. */
+/* On a busy machine a thread may run long after the event that it reports. So the arena does not go by the order in
+ * which threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has
+ * lost it and was not told yet: it leads no longer. Neither does a contender whose lease ended before it could
+ * enter. */
 void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64_t token, bool again)
 {
     const bool valid = holds(who);
@@ -65,7 +67,7 @@ void tck_arena_leave(tck_arena *arena, const void *who)
 
 /* --- callbacks of a probe ----------------------------------------------------------------------- */
 
-/* Both with the lock held. */
+/* Both need the lock. */
 static size_t begin(tck_probe *probe, tck_event_kind kind)
 {
     if (probe->in_callback)

@@ -1,21 +1,21 @@
-/* A contender that keeps a record of all it is told, and the arena of one mutex, which sees the records of all probes
- * that fight for it and judges them at every step: never two inside with valid leases, tokens that grow, callbacks that
- * alternate and never overlap, nobody else with a valid lease when one is told that it leads. So every case checks the safety
- * promises, whatever else it is about. */
+/* A contender that keeps a record of all that it is told, and the arena of one mutex. The arena sees the records of all
+ * probes that contend for the mutex and judges them at every step: never two inside with valid leases; tokens that
+ * grow; callbacks that alternate and never overlap; nobody else with a valid lease when a probe is told that it leads.
+ * So every case checks the safety promises, whatever else it is about. */
 #ifndef TCK_PROBE_H
 #define TCK_PROBE_H
 
 #include "kit.h"
 
-/* Is the lease of this one valid now, by its own clock? With the lock of the kit. */
+/* Is the lease of this contender valid now, by its own clock? With the lock of the kit. */
 typedef bool tck_holds(const void *who);
 
 struct tck_arena {
     tck *kit;
     const char *mutex;
     tck_probe *probes;
-    const void *inside;  /* the leader, by what it was told; NULL: nobody */
-    tck_holds *holds;    /* whether that one's lease is valid */
+    const void *inside;  /* the leader, as it was told; NULL: nobody */
+    tck_holds *holds;    /* is its lease valid? */
     const void *last;    /* the one that led last */
     uint64_t last_token; /* and under which token: the greatest so far */
 };
@@ -41,7 +41,7 @@ struct tck_probe {
     tck_arena *arena;
     tck_client *client;
 
-    /* To be changed before the first start. */
+    /* A case changes these before the first start. */
     const char *id; /* NULL: the default */
     simba_timing timing;
     void (*on_acquired)(tck_probe *probe); /* run inside the callback, without the lock; may be NULL */
@@ -52,43 +52,43 @@ struct tck_probe {
     simba_contender *contender;           /* NULL: not started yet, or freed */
     unsigned acquired, released, changed; /* callbacks so far */
     bool inside;
-    bool stopped; /* stop has returned: not a word any more */
+    bool stopped; /* stop has returned: no callback may follow */
     bool in_callback;
     pthread_t callback_thread;
-    bool stop_done; /* of tck_probe_stop_async */
+    bool stop_done; /* tck_probe_stop_async is done */
     int stop_rc;
     tck_event *events;
     size_t event_count, event_room;
 };
 
-/* On the mutex "tck-RANDOM-CASE[-SUFFIX]", or on one of any name. */
+/* On the mutex "tck-LANE-CASE[-SUFFIX]", or on one of any name. */
 tck_arena *tck_arena_new(tck *t, const char *suffix);
 tck_arena *tck_arena_named(tck *t, const char *mutex);
 
-/* For cases without probes. `again`: the same token may come again, for another run of the same leadership. With the lock of
- * the kit. */
+/* For cases without probes. `again`: the same token may come again, for another run under the same leadership. With the
+ * lock of the kit. */
 void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64_t token, bool again);
 void tck_arena_leave(tck_arena *arena, const void *who);
 
 tck_probe *tck_probe_new(tck_arena *arena, tck_client *client);
 
-/* Makes the contender the first time. False: failed, and recorded. */
+/* Start it; the first time, make the contender. False: it failed, and the case knows. */
 bool tck_probe_start(tck_probe *probe);
-/* A later time; returns the code of simba_contender_start. */
+/* Start it another time; returns the code of simba_contender_start. */
 int tck_probe_try_start(tck_probe *probe);
-/* Returns the code of simba_contender_stop. May be called in the probe's own callback. */
+/* Returns the code of simba_contender_stop. The probe's own callback may call it. */
 int tck_probe_stop(tck_probe *probe);
-/* In another thread; sets stop_rc and stop_done. */
+/* Stop it in another thread; sets stop_rc and stop_done. */
 bool tck_probe_stop_async(tck_probe *probe);
-/* May be called in the probe's own callback. */
+/* The probe's own callback may call it. */
 void tck_probe_free(tck_probe *probe);
 
-/* Is somebody inside stop, or has it returned? With the lock of the kit. */
+/* Is somebody inside stop, or has stop returned? With the lock of the kit. */
 bool tck_probe_is_stopping(const tck_probe *probe);
 
-/* The nth event of a kind, 1 the first; zeroes if there is none. Without the lock. */
+/* The nth event of a kind, from 1; all zero if there is none. Without the lock. */
 tck_event tck_probe_event(tck_probe *probe, tck_event_kind kind, unsigned nth);
-/* The same, the last one. */
+/* The last event of a kind. */
 tck_event tck_probe_last(tck_probe *probe, tck_event_kind kind);
 
 /* Print the events of the probes of a failed case, as TAP comments. */

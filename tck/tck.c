@@ -1,4 +1,5 @@
-/* The runner of the conformance kit: picks the cases that apply to a store, runs one after the other, writes TAP. */
+/* The runner of the conformance kit: picks the cases that apply to a store, runs them one after the other, writes
+ * TAP. */
 #include <fnmatch.h>
 #include <simba/tck.h>
 #include <stdlib.h>
@@ -13,11 +14,11 @@ static const tck_case *const themes[] = {
     tck_cases_names,     tck_cases_limits,    tck_cases_notes,      tck_cases_words,
 };
 
-/* The capability that a store lacks for a case, or that the case cannot do with. */
+/* Capabilities that a case needs, or that it cannot be run with. */
 static const struct {
     unsigned cap;
     const char *without; /* why a case that needs it is skipped */
-    const char *with;    /* why a case that cannot have it is */
+    const char *with;    /* why a case that does not allow it is skipped */
 } reasons[] = {
     {SIMBA_CAP_PUSH, "the store does not push releases", NULL},
     {SIMBA_CAP_PUSH_EVERY, "the store does not push every change", NULL},
@@ -51,14 +52,14 @@ static void each_case(void (*visit)(const tck_case *visited, void *user), void *
             visit(c, user);
 }
 
-/* Calls of the library that never return cannot be unwound: when a case takes far too long, say which and abort, so
- * that there is a core to look at and no build that hangs. */
+/* Calls of the library that never return cannot be unwound. When a case takes far too long, the watchdog names it and
+ * aborts: then there is a core to look at, and the build does not hang. */
 struct watchdog {
     tck *kit;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t bell;
-    int64_t deadline_ns; /* of the case that runs; 0: it is time to go */
+    int64_t deadline_ns; /* of the case that runs; 0: the watchdog ends */
 };
 
 static void *watch(void *arg)
@@ -78,7 +79,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* Enough for every wait of a case to be in vain. */
+/* Give the case enough time for every one of its waits to be in vain. */
 static void feed(struct watchdog *dog, int64_t patience_ms)
 {
     pthread_mutex_lock(&dog->lock);
@@ -187,7 +188,7 @@ struct lane {
     simba_locker *locker;
 };
 
-/* The lane of a run that was killed stays taken for as long as any lease that the run may have left behind. */
+/* The lane of a killed run stays taken for as long as any lease that the run may have left behind. */
 static simba_timing lane_timing(const tck *t)
 {
     simba_timing timing = tck_timing_long(t);
@@ -214,7 +215,7 @@ static int try_lane(tck *t, unsigned number, struct lane *lane, simba_error *err
     return rc;
 }
 
-/* Report a bad URL, or a store that cannot be reached, here and once, and not in every case. */
+/* Report a bad URL, or a store that cannot be reached, once and here, and not in every case. */
 static int take_lane(tck *t, struct lane *lane, simba_error *err)
 {
     int rc = simba_client_open(t->url, NULL, err, &lane->client);

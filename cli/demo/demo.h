@@ -1,5 +1,5 @@
-/* The parts of `simba demo`: the contender processes and what they report (demo_cast.c), the judgement of it
- * (demo_judge.c), and the drawing of both (demo_report.c). The story itself is in demo.c. */
+/* The parts of `simba demo`: the contender processes and what they report (cast.c), the judgement of it
+ * (judge.c), and the drawing of both (report.c). The story itself is in demo.c. */
 #ifndef SIMBA_CLI_DEMO_H
 #define SIMBA_CLI_DEMO_H
 
@@ -42,7 +42,7 @@ typedef struct demo_event {
     char detail[48];
 } demo_event;
 
-/* --- demo_cast.c: the processes ----------------------------------------------------------------- */
+/* --- cast.c: the processes ----------------------------------------------------------------- */
 
 typedef struct demo_node {
     char name[16];
@@ -95,7 +95,7 @@ void demo_cast_stop(demo_cast *cast, int node);
 /* Kill all contenders that still run. Safe after any failure, and twice. */
 void demo_cast_end(demo_cast *cast);
 
-/* --- demo_judge.c: was it all as promised? ------------------------------------------------------ */
+/* --- judge.c: was it all as promised? ------------------------------------------------------ */
 
 #define DEMO_REIGNS_MAX 8
 #define DEMO_CHECKS_MAX 8
@@ -134,7 +134,7 @@ int64_t demo_failover_limit_ms(const simba_timing *timing);
 /* Pure: judges the events. Sorts them by time first. */
 void demo_judge(demo_cast *cast, const simba_timing *timing, demo_verdict *ret_verdict);
 
-/* --- demo_report.c: on the screen --------------------------------------------------------------- */
+/* --- report.c: on the screen --------------------------------------------------------------- */
 
 term_style demo_node_style(int node);
 void demo_show_event(const term *t, const demo_cast *cast, const demo_event *event, int64_t start_ns);

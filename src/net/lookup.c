@@ -1,4 +1,4 @@
-/* See resolve.h. */
+/* See lookup.h. */
 #include "net/lookup.h"
 
 #include <arpa/inet.h>

@@ -52,7 +52,7 @@ static inline void ask_all(testhost *h, testhost_request *requests, size_t count
         testhost_submit(h, &requests[i]);
     testhost_flush(h);
     for (size_t i = 0; i < count; i++)
-        assert_true(testhost_pump(h, &requests[i].done, 10000));
+        assert_true(testhost_pump(h, &requests[i].done, 60000));
 }
 
 /* The lease of a mutex is over. */

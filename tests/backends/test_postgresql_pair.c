@@ -80,7 +80,7 @@ static void fail_over(void **state)
     const simba_reply won = acquire(&a, "mails", "me", 1);
     assert_true(server_tell_postgresql(standby, "select pg_promote()"));
     testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "letters", "me", 3, 0);
-    r.request.deadline.ns -= 3500 * SIMBA__NS_PER_MS;
+    r.request.deadline.ns = simba__clock_boot().ns + 500 * SIMBA__NS_PER_MS;
     testhost_ask(&a, &r);
     assert_int_equal(r.request.reply.status, SIMBA_ETIMEDOUT);
 
@@ -91,9 +91,9 @@ static void fail_over(void **state)
 
     /* Each of the two connections goes on to the new one when the old one has not answered. */
     const simba_reply *reply = NULL;
-    for (int i = 0; i < 3 && (!reply || reply->status < 0); i++) {
+    for (int i = 0; i < 10 && (!reply || reply->status < 0); i++) {
         r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "parcels", "me", 4, 0);
-        r.request.deadline.ns -= 3000 * SIMBA__NS_PER_MS;
+        r.request.deadline.ns = simba__clock_boot().ns + 1000 * SIMBA__NS_PER_MS;
         reply = testhost_ask(&a, &r);
         testhost_pump(&a, NULL, 300); /* what did not answer is cut off */
     }

@@ -11,7 +11,7 @@
 static struct {
     atomic_uint calls;
     atomic_long live;
-    atomic_uint first; /* of the calls that fail; 0: none */
+    atomic_uint first; /* the first of the calls that fail; 0: none fails */
     atomic_uint count;
 } kinds[FAILING_KINDS];
 static atomic_uint fired;
@@ -107,7 +107,7 @@ void failing_install(void)
 {
     static const sqlite3_mem_methods methods = {sqlite_malloc,  sqlite_free, sqlite_realloc,  sqlite_size,
                                                 sqlite_roundup, sqlite_init, sqlite_shutdown, NULL};
-    /* Without the cache of small blocks that each connection has, so that every allocation comes here. */
+    /* Turn off the cache of small blocks that each connection has, so that every allocation comes here. */
     if (simba_set_allocator(simba_malloc, simba_realloc, simba_free) != 0 ||
         sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) != SQLITE_OK ||
         sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0) != SQLITE_OK) {

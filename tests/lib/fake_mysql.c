@@ -48,7 +48,7 @@ static void keep(fake_mysql *fake, const unsigned char *bytes, size_t size)
     pthread_mutex_unlock(&fake->lock);
 }
 
-/* Whatever comes next, up to a packet; false: the client has gone. */
+/* Read whatever comes next, up to a packet; false: the client has gone. */
 static bool hear(fake_mysql *fake, int client)
 {
     unsigned char bytes[PACKET_MAX];
@@ -85,7 +85,7 @@ static bool ask_for_plugin(fake_mysql *fake, int client)
     return send_packet(fake, client, 2, out, (size_t)(end - out), 0);
 }
 
-/* A packet that is longer than its length can say goes on in the next one. */
+/* A packet that is longer than its length field can say goes on in the next one. */
 static void flood(fake_mysql *fake, int client)
 {
     enum { WHOLE = 0xFFFFFF };
@@ -105,7 +105,7 @@ static void flood(fake_mysql *fake, int client)
     free(packet);
 }
 
-/* So many bytes; false: the client has gone. */
+/* Read `size` bytes; false: the client has gone. */
 static bool hear_all(fake_mysql *fake, int client, unsigned char *bytes, size_t size)
 {
     for (size_t at = 0; at < size;) {

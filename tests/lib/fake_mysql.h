@@ -13,26 +13,26 @@
 
 typedef struct fake_mysql {
     /* How it behaves; set before fake_mysql_start. */
-    bool offers_tls;      /* says that it can do TLS; it cannot */
+    bool offers_tls;      /* it says that it can do TLS; it cannot */
     const char *plugin;   /* of the greeting; NULL: mysql_native_password */
-    const char *switches; /* answers the login by asking for this plugin; NULL: it hangs up */
+    const char *switches; /* it answers the login by asking for this plugin; NULL: it hangs up */
     const char *question; /* the data of that request; NULL: a scramble */
     const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
-    int drip_ms;          /* the greeting comes one byte at a time, so many milliseconds apart; 0: all at once */
-    bool drips_tls;       /* begins with TLS when the client does, and never gets done */
-    bool floods;          /* accepts any login, and answers the first statement by a packet of a gigabyte */
-    bool lets_in;         /* accepts any login, and then drips the answer to the first statement */
-    const void *hello;    /* the greeting, if it is not a usual one, of `hello_size` bytes; then the server hangs up */
+    int drip_ms;          /* the pause between two bytes of the greeting; 0: it comes at once */
+    bool drips_tls;       /* it begins TLS when the client does, and never ends the handshake */
+    bool floods;          /* it accepts any login, and answers the first statement with a packet of a gigabyte */
+    bool lets_in;         /* it accepts any login, and drips the answer to the first statement */
+    const void *hello;    /* a greeting of `hello_size` bytes in place of the usual one; then the server hangs up */
     size_t hello_size;
-    const mysql_twist *twist; /* accepts any login, and answers all statements, with this twist; NULL: it hangs up */
+    const mysql_twist *twist; /* it accepts any login, and answers all statements with this twist; NULL: it hangs up */
 
     int port;
     int listener;
     pthread_t thread;
     atomic_bool stops;
-    atomic_size_t flooded;     /* how many bytes of that went out */
+    atomic_size_t flooded;     /* how many bytes of the flood went out */
     atomic_int connections;    /* how many have come */
-    pthread_mutex_t lock;      /* guards the members below; also good after the stop */
+    pthread_mutex_t lock;      /* guards the members below; still valid after the stop */
     unsigned char heard[8192]; /* all that clients have sent */
     size_t heard_size;
     size_t last_size; /* of the latest packet */

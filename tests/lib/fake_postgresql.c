@@ -147,7 +147,7 @@ static void keep(fake_postgresql *fake, const char *bytes, size_t size)
     pthread_mutex_unlock(&fake->lock);
 }
 
-/* Exactly so many bytes; false: the client has gone. */
+/* Read exactly `size` bytes; false: the client has gone. */
 static bool hear(fake_postgresql *fake, int client, char *bytes, size_t size)
 {
     for (size_t at = 0; at < size;) {
@@ -165,7 +165,7 @@ static bool hear(fake_postgresql *fake, int client, char *bytes, size_t size)
     return true;
 }
 
-/* One message, without its type and length, as text. Its length; -1: the client has gone. */
+/* Read one message, without its type and length, as text. Returns its length; -1: the client has gone. */
 static ssize_t hear_message(fake_postgresql *fake, int client, char *ret_type, char *text)
 {
     uint32_t length;
@@ -185,7 +185,7 @@ static fake_pg_statement kind_of(const char *text, size_t size)
     return memmem(text, size, "_decide_2\"($1", strlen("_decide_2\"($1")) ? FAKE_PG_DECIDE : FAKE_PG_OTHER;
 }
 
-/* Until the client hangs up. A statement is one message, or several that end with Sync. */
+/* Converse until the client hangs up. A statement is one message, or several that end with Sync. */
 static void converse(fake_postgresql *fake, int client)
 {
     static const char parsed[] = {'1', 0, 0, 0, 4, '2', 0, 0, 0, 4};

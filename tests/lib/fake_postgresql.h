@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 typedef enum fake_pg_statement {
-    FAKE_PG_LOOK, /* at the tables: an honest answer is fake_pg_look */
+    FAKE_PG_LOOK, /* the look at the tables: an honest answer is fake_pg_look */
     FAKE_PG_DECIDE,
     FAKE_PG_OTHER, /* LISTEN and the like */
 } fake_pg_statement;
@@ -28,9 +28,9 @@ struct fake_postgresql {
     pthread_t thread;
     atomic_bool stops;
     atomic_int connections; /* how many have come */
-    atomic_int open;        /* and are there still */
+    atomic_int open;        /* how many of them are still open */
     atomic_size_t sent;     /* bytes, to all of them */
-    pthread_mutex_t lock;   /* guards the members below; also good after the stop */
+    pthread_mutex_t lock;   /* guards the members below; still valid after the stop */
     char heard[65536];      /* all that clients have sent */
     size_t heard_size;
 };
@@ -39,25 +39,26 @@ void fake_postgresql_start(fake_postgresql *fake);
 void fake_postgresql_stop(fake_postgresql *fake);
 bool fake_postgresql_heard(fake_postgresql *fake, const char *text);
 
-/* Bytes as they are. False: the client has gone, or the test is over. */
+/* Send bytes as they are. False: the client has gone, or the test is over. */
 bool fake_pg_send(fake_postgresql *fake, int client, const void *bytes, size_t size);
-/* Wait until that, for so long at most. True: it is so. */
+/* Wait until the client has gone, for `ms` at most. True: it has. */
 bool fake_pg_gone(fake_postgresql *fake, int client, int ms);
-/* A message of this type, which claims to be `length` bytes long. */
+/* Send a message of this type, which claims to be `length` bytes long. */
 bool fake_pg_claim(fake_postgresql *fake, int client, char type, unsigned length, const void *bytes, size_t size);
 bool fake_pg_message(fake_postgresql *fake, int client, char type, const void *bytes, size_t size);
-/* The login is accepted; with the settings that a primary reports. */
+/* Accept the login, with the settings that a primary reports. */
 bool fake_pg_welcome(fake_postgresql *fake, int client);
-/* An error (type 'E') or a notice ('N'). */
+/* Send an error (type 'E') or a notice ('N'). */
 bool fake_pg_complain(fake_postgresql *fake, int client, char type, const char *sqlstate, const char *text);
-/* A result: so many columns of text; rows of it, with NULL for null; the end of the statement; and of the transaction. */
+/* Send parts of a result: `count` columns of text; a row of it, with NULL for null; the end of the statement; the end
+ * of the transaction. */
 bool fake_pg_columns(fake_postgresql *fake, int client, unsigned count);
 bool fake_pg_row(fake_postgresql *fake, int client, unsigned count, const char *const *values);
 bool fake_pg_complete(fake_postgresql *fake, int client);
 bool fake_pg_ready(fake_postgresql *fake, int client);
-/* All of it, with one row. */
+/* Send a whole result with one row. */
 bool fake_pg_one_row(fake_postgresql *fake, int client, unsigned count, const char *const *values);
-/* All is as it should be. */
+/* Send the answer to FAKE_PG_LOOK that says that all is as it should be. */
 bool fake_pg_look(fake_postgresql *fake, int client);
 
 #endif

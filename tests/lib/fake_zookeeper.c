@@ -1,4 +1,4 @@
-/* See fake_zookeeper.h. One client at a time; requests are answered in order, by one thread. */
+/* See fake_zookeeper.h. It serves one client at a time; one thread answers the requests in order. */
 #include "lib/fake_zookeeper.h"
 
 #include <arpa/inet.h>
@@ -225,7 +225,7 @@ void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
         abort();
 }
 
-/* The client is gone by now, or its connection is cut by this. */
+/* The client is gone by now, or this cuts its connection. */
 void fake_zookeeper_stop(fake_zookeeper *fake)
 {
     shutdown(fake->listener, SHUT_RDWR);

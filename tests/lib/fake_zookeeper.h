@@ -19,7 +19,7 @@ enum {
     FAKE_CHILDREN = 8,
     FAKE_SYNC = 9,
     FAKE_PING = 11,
-    FAKE_MULTI = 14, /* if this is answered oddly, nobody contends: there is something to forget */
+    FAKE_MULTI = 14, /* if this is answered oddly, nobody contends, so that there is something to forget */
     FAKE_CREATE2 = 15,
     FAKE_CREATE_CONTAINER = 19,
     FAKE_SET_WATCHES = 101,
@@ -41,7 +41,7 @@ typedef struct fake_odd {
     const char *body;
     size_t size;
     int32_t length; /* the length that the frame claims to have; 0: the truth */
-    bool endless;   /* again and again, until the client goes */
+    bool endless;   /* repeat it until the client goes */
 
     /* The answer to the handshake. */
     int32_t timeout_ms; /* 0: 10 s; FAKE_NO_TIMEOUT: 0 */
@@ -58,7 +58,7 @@ typedef struct fake_zookeeper {
     pthread_t thread;
 } fake_zookeeper;
 
-/* Aborts when the system refuses. */
+/* Aborts if the system refuses. */
 void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd);
 void fake_zookeeper_stop(fake_zookeeper *fake);
 

@@ -17,7 +17,7 @@ static struct store {
 } stores[STORES_MAX];
 static size_t store_count;
 
-/* Functions of a host get the host and nothing else, so they find its data by its address. */
+/* A function of a host gets only the host, so it finds its data by the host's address. */
 static struct entry {
     const simba_host *host; /* NULL: not in use */
     const void *self;
@@ -34,7 +34,7 @@ void lossy_use(const lossy_filter *filter)
     current = filter;
 }
 
-/* By its host or by its instance. */
+/* Find an entry by its host or by its instance. */
 static struct entry find(const simba_host *host, const void *self)
 {
     struct entry found = {0};
@@ -47,7 +47,7 @@ static struct entry find(const simba_host *host, const void *self)
     return found;
 }
 
-/* Put `by` where an entry of `host` is; of NULL: where there is none. */
+/* Put `by` in the place of the entry of `host`; NULL: in a free place. */
 static void replace(const simba_host *host, struct entry by)
 {
     size_t i = 0;

@@ -9,14 +9,14 @@
 #include <simba/backend.h>
 
 typedef struct lossy_filter {
-    bool (*push)(void *user, const simba_push *push); /* in a turn; false: it gets lost */
+    bool (*push)(void *user, const simba_push *push); /* called in a turn; false: the push gets lost */
     void *user;
 } lossy_filter;
 
-/* Make "lossy-SCHEME" known. Once per program. */
+/* Make "lossy-SCHEME" known. Call it once per program. */
 void lossy_register(const char *scheme);
 
-/* For the clients that this thread opens from now on. It must outlive them. */
+/* Use this filter for the clients that this thread opens from now on. It must outlive them. */
 void lossy_use(const lossy_filter *filter);
 
 #endif

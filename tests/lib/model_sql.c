@@ -153,7 +153,7 @@ static int put_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sq
 
 /* --- locks of a step -------------------------------------------------------------------------------------- */
 
-/* A server that decides takes no lock for a request that only looks, or that has to wait and does not queue. */
+/* A server that decides takes no lock for a request that only reads, or that has to wait and does not queue. */
 static bool wants_lock(const model_sql_conn *conn, const model_sql_row *stored, const simba__sql_item *item)
 {
     simba__sql_row row = {.mutex = stored->mutex};

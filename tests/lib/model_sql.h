@@ -28,12 +28,12 @@ typedef struct model_sql {
     bool waits_to_decide;   /* DECIDE waits for locked rows, as MySQL does; otherwise it skips them */
 } model_sql;
 
-/* The fault of an action, for the next times that it comes up. */
+/* A fault of an action, for the next times that the action comes up. */
 typedef struct model_sql_fault {
     simba__sql_action action;
     unsigned times;
-    simba__sql_remedy remedy; /* LOST and the like: the connection is dropped */
-    bool is_carried_out;      /* and only the answer is lost */
+    simba__sql_remedy remedy; /* LOST and the like drop the connection */
+    bool is_carried_out;      /* the action is carried out, and only the answer is lost */
 } model_sql_fault;
 
 typedef struct model_sql_conn {
@@ -48,7 +48,7 @@ typedef struct model_sql_conn {
 
 /* An empty table that has all columns, at a time of 1000000. */
 void model_sql_init(model_sql *server);
-/* The row of a mutex, which is made if need be. */
+/* The row of a mutex; makes it if it is missing. */
 model_sql_row *model_sql_row_of(model_sql *server, const char *mutex);
 /* The columns of a row as they are sent. */
 simba__sql_columns model_sql_columns(const model_sql *server, const model_sql_row *from);
@@ -57,7 +57,7 @@ simba__sql_columns model_sql_columns(const model_sql *server, const model_sql_ro
 const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step);
 /* Give up all locks and all changes that were not committed. */
 void model_sql_roll_back(model_sql_conn *conn);
-/* As that of a simba__sql_dialect. A step that needs a row which somebody else has locked fails at once. */
+/* The `carry_out` of a simba__sql_dialect. A step that needs a row that somebody else has locked fails at once. */
 int model_sql_carry_out(void *instance, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
 
 #endif

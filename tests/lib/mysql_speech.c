@@ -24,7 +24,7 @@ enum {
     TYPE_VAR_STRING = 253,
     UNSIGNED = 32,
     COLUMNS = 16,  /* of our statements */
-    WIDTH_MAX = 64 /* more are not announced, whatever their number is said to be */
+    WIDTH_MAX = 64 /* it announces no more than these, whatever their number is said to be */
 };
 
 static const char scramble[21] = "abcdefghijklmnopqrst";
@@ -137,7 +137,7 @@ static void say_column(mysql_speech *s, unsigned type, unsigned flags)
     mysql_end(s);
 }
 
-/* The number of columns, and as many of them. */
+/* Say the number of columns, and announce each. */
 static void say_width(mysql_speech *s, uint64_t width)
 {
     mysql_begin(s);
@@ -267,7 +267,7 @@ static void put_binary(mysql_speech *s, unsigned column, const char *mutex, cons
 static void say_row(mysql_speech *s, unsigned columns, const char *mutex, const mysql_story *story,
                     const mysql_twist *twist)
 {
-    /* Those of notes are null. */
+    /* The columns of notes are null. */
     static const unsigned null_from = 9, null_to = 11;
     mysql_begin(s);
     const size_t from = s->length;
@@ -284,7 +284,7 @@ static void say_row(mysql_speech *s, unsigned columns, const char *mutex, const 
     mysql_end(s);
 }
 
-/* The strings among the parameters, one after the other; only statements that have results consist of nothing else. */
+/* Copy the next string among the parameters. Only statements that have results have nothing but strings. */
 static const unsigned char *next_string(const unsigned char *at, const unsigned char *end, char *out, size_t size)
 {
     if (at >= end || at + 1 + *at > end || *at > 250 || *at >= size)

@@ -1,5 +1,5 @@
-/* What a MySQL server says, as bytes: greetings, results, rows of prepared statements. A test plays a server with it that is
- * honest, or that twists one thing; a fuzz target draws the twists. */
+/* What a MySQL server says, as bytes: greetings, results, rows of prepared statements. With it a test plays a server
+ * that is honest, or that twists one thing; a fuzz target draws the twists. */
 #ifndef TESTS_LIB_MYSQL_SPEECH_H
 #define TESTS_LIB_MYSQL_SPEECH_H
 
@@ -12,21 +12,21 @@ enum { MYSQL_SPEECH = 65536, MYSQL_SPEECH_STATEMENTS = 64, MYSQL_SPEECH_ROWS = 1
 typedef struct mysql_speech {
     unsigned char bytes[MYSQL_SPEECH];
     size_t length;
-    size_t packet;        /* where the header of the one that is being written stands */
+    size_t packet;        /* where the header of the packet that is being written stands */
     unsigned char number; /* of the next packet */
 } mysql_speech;
 
-/* What is different from an honest server. */
+/* How the server differs from an honest one. */
 typedef enum mysql_twist_kind {
     MYSQL_HONEST,
     MYSQL_TEXT_WIDTH,      /* a result of a plain statement has `number` columns */
     MYSQL_TEXT_NULL,       /* all values of such a result are null */
     MYSQL_PREPARED_WIDTH,  /* a statement is said to have `number` columns */
-    MYSQL_PREPARED_PARAMS, /* and so many parameters */
+    MYSQL_PREPARED_PARAMS, /* a statement is said to have `number` parameters */
     MYSQL_EXECUTED_WIDTH,  /* a result of a prepared statement has `number` columns, which are announced */
     MYSQL_WIDTH_ALONE,     /* the same, but only the usual ones are announced */
     MYSQL_OTHER_TYPE,      /* the type of a column is `number` */
-    MYSQL_OTHER_LENGTH,    /* the length of a value is */
+    MYSQL_OTHER_LENGTH,    /* the length of a value is `number` */
     MYSQL_ROW_CUT,         /* rows end after `number` bytes */
     MYSQL_SWAPPED,         /* a statement without a result has one, and one with a result has none */
     MYSQL_TWISTS,
@@ -62,7 +62,7 @@ void mysql_end(mysql_speech *s);
 void mysql_say_hello(mysql_speech *s, const char *plugin, bool offers_tls);
 void mysql_say_ok(mysql_speech *s, uint64_t affected, uint64_t insert_id);
 void mysql_say_error(mysql_speech *s, unsigned number, const char *text);
-/* The answer to a packet of a client that is logged in. False: there is none, or the client has taken its leave. */
+/* Answer a packet of a client that is logged in. False: there is no answer, or the client has said good-bye. */
 bool mysql_answer(mysql_speech *s, mysql_session *session, const unsigned char *asked, size_t length,
                   const mysql_story *story, const mysql_twist *twist);
 

@@ -29,7 +29,7 @@ static void add(char *picture, const char *format, ...)
     }
 }
 
-/* Set by the C library in every action that goes through it; it means nothing to a program. */
+/* The C library sets this flag in every action that goes through it; it means nothing to a program. */
 #ifndef SA_RESTORER
 #define SA_RESTORER 0x04000000
 #endif

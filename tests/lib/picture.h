@@ -7,10 +7,10 @@
 
 enum { PICTURE_SIZE = 65536 };
 
-/* A line for each, as text. */
+/* Write a line for each of these. */
 void picture_take(char picture[PICTURE_SIZE]);
 
-/* Are the two the same? Otherwise the first lines in which they differ are shown on standard error, as what happened `when`. */
+/* Are the two the same? If not, print the first lines that differ on standard error, as what happened `when`. */
 bool picture_same(const char *before, const char *after, const char *when);
 
 #endif

@@ -44,7 +44,7 @@ void process_start(process *p, const char *const args[])
     char *argv[PROCESS_ARGS + 2] = {self};
     int to[2];
     int from[2];
-    /* By its name and not as /proc/self/exe, which would be valgrind where that runs us. */
+    /* Use its name and not /proc/self/exe, which is valgrind if valgrind runs us. */
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     for (int i = 0; args[i]; i++) {
         assert_true(i < PROCESS_ARGS);
@@ -92,7 +92,7 @@ static void add(process *p, char c)
     p->partial[0] = '\0';
 }
 
-/* Read the bytes that are there. False: no more will come. */
+/* Read the bytes that have come. False: no more will come. */
 static bool pump(process *p)
 {
     char bytes[512];

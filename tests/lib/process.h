@@ -1,6 +1,6 @@
 /* Other processes, for tests about what happens between processes. Each is this same program, started anew with
- * arguments that say what it has to do, so that it contains nothing of this process's library. They talk in lines,
- * all of which are kept. A process can be frozen and killed. If a process cannot go on, the test fails. */
+ * arguments that say what to do, so that it has nothing of this process's library. They talk in lines, all of which are
+ * kept. A test can freeze and kill a process. If a process cannot go on, the test fails. */
 #ifndef TESTS_LIB_PROCESS_H
 #define TESTS_LIB_PROCESS_H
 
@@ -16,7 +16,7 @@ typedef struct process {
     char partial[PROCESS_LINE];
     char lines[PROCESS_LINES][PROCESS_LINE];
     unsigned count;
-    unsigned next; /* the first that has not been awaited */
+    unsigned next; /* the first line that nobody has awaited */
 } process;
 
 /* Start one with these arguments, ended by NULL. */
@@ -31,11 +31,11 @@ int process_await_any(process *const who[], int count, const char *word, int64_t
 /* How many lines began with this word so far, awaited or not. Does not wait. */
 unsigned process_count(process *p, const char *word);
 
-/* Send a signal. Returns after a process that was to stop or to die has done so. */
+/* Send a signal. If it stops or kills the process, wait until it has. */
 void process_signal(process *p, int number);
-/* Listen to a process, which need not say anything, for so long: the duration of a fault. */
+/* Listen to a process for `ms`, which need not say anything: the duration of a fault. */
 void process_listen(process *p, int64_t ms);
-/* Say "quit" and wait for the end, which must be a good one. */
+/* Say "quit" and wait for the process to end with success. */
 void process_end(process *p);
 
 /* After a test, passed or failed: kill the processes that are left. False: there were some. */

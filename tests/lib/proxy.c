@@ -51,8 +51,8 @@ static void accept_one(proxy *p)
     p->links[i][1] = server;
 }
 
-/* The kernel drops what comes in for a socket whose filter lets nothing pass, before TCP has seen it. Sockets that are
- * accepted have the filter of their listener. */
+/* The kernel drops everything that comes in for a socket whose filter lets nothing pass, before TCP sees it. Accepted
+ * sockets have the filter of their listener. */
 static void lose(int fd, bool loses)
 {
     struct sock_filter nothing[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
@@ -62,7 +62,8 @@ static void lose(int fd, bool loses)
         abort();
 }
 
-/* One piece from one side to the other. The pieces of a lock's protocol are small: the other side takes them at once. */
+/* Carry one piece from one side to the other. The pieces of a lock's protocol are small: the other side takes them at
+ * once. */
 static void carry(proxy *p, int i, int from)
 {
     char piece[65536];

@@ -6,16 +6,16 @@
 
 typedef enum proxy_mode {
     PROXY_PASS,
-    PROXY_FREEZE, /* connections stand, and new ones are accepted, but no byte passes in either direction */
+    PROXY_FREEZE, /* connections stay, and new ones are accepted, but no byte passes in either direction */
     PROXY_DEAF,   /* requests of the client pass, answers do not */
-    PROXY_CUT,    /* connections are closed, and new ones too */
+    PROXY_CUT,    /* connections are closed, new ones too */
     PROXY_LOSS, /* every packet gets lost: the client's kernel repeats them, in pauses that grow, also those to connect */
 } proxy_mode;
 
 enum { PROXY_LINKS = 64 };
 
 typedef struct proxy {
-    int port; /* to connect to */
+    int port; /* where clients connect to */
     int target;
     int listener;
     int bell[2];
@@ -27,11 +27,11 @@ typedef struct proxy {
     int links[PROXY_LINKS][2]; /* client, server; -1: unused */
 } proxy;
 
-/* Aborts when the system refuses. `target` is a port of this host. */
+/* Aborts if the system refuses. `target` is a port of this host. */
 void proxy_start(proxy *p, int target);
 /* When this returns, the new mode holds. Frozen bytes pass after a thaw. */
 void proxy_set(proxy *p, proxy_mode mode);
-/* New connections lead to this port; the proxy closes the others. */
+/* Lead new connections to this port, and close the others. */
 void proxy_aim(proxy *p, int target);
 /* How many connections there were so far. */
 unsigned proxy_accepted(proxy *p);

@@ -48,7 +48,7 @@ int64_t score_now_ns(void)
 
 /* --- talking ----------------------------------------------------------------------------------------- */
 
-/* One line in one call, so that threads do not cut into each other's. */
+/* Print one line in one call, so that the lines of threads do not mix. */
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *format, ...)
 {
@@ -62,7 +62,7 @@ static void say(const char *format, ...)
     (void)!write(STDOUT_FILENO, text, end + 1);
 }
 
-/* The next order for the puppet; false: no more orders will come. */
+/* Read the next order for the puppet; false: no more orders will come. */
 static bool hear(char line[LINE])
 {
     if (!fgets(line, LINE, stdin))
@@ -81,7 +81,7 @@ static struct {
     unsigned slot;
     pthread_t looker;
     pthread_mutex_t lock;
-    bool leads; /* may claim; under the lock */
+    bool leads; /* it may claim; under the lock */
     atomic_bool over;
 } me = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -114,8 +114,8 @@ static void on_changed(simba_contender *contender, const simba_state *state, voi
     say("changed %s %" PRIu64, state->after.id[0] ? state->after.id : "-", state->after.token);
 }
 
-/* A lease that was looked up after `before` counts from `before`: a claim is never longer than the lease. This process may
- * be frozen at any point in here, so it is after the look at the other one's claim that both have to hold. */
+/* A lease that was looked up after `before` counts from `before`: a claim is never longer than the lease. This process
+ * may be frozen at any point in here. So both claims have to hold after the look at the other one's claim. */
 static void claim(int64_t before, int64_t held_ms)
 {
     const int64_t until_ns = before + held_ms * 1000000;
@@ -129,7 +129,7 @@ static void claim(int64_t before, int64_t held_ms)
     }
 }
 
-/* Look at our leases, all the time. */
+/* Look at our leases all the time. */
 static void *look(void *arg)
 {
     int64_t last = score_now_ns();
@@ -144,7 +144,7 @@ static void *look(void *arg)
         if (before - last > GAP_MS * INT64_C(1000000))
             say("thawed %" PRId64 " %" PRIu64 " %" PRId64, held_ms, simba_contender_token(me.contender),
                 (before - last) / 1000000);
-        /* Frozen within the look: which side of it the answer is from cannot be said, so look again. */
+        /* The process was frozen within the look. Nobody can say on which side of it the answer came, so look again. */
         last = after - before > GAP_MS * INT64_C(1000000) ? before : after;
         nanosleep(&(struct timespec){0, LOOK_NS}, NULL);
     }
@@ -179,7 +179,7 @@ static void try_locker(void)
     simba_locker_free(locker);
 }
 
-/* No file may grow, and none may be written where it has nothing yet: as near to a full disk as one gets. */
+/* No file may grow, and none may be written where it has no data yet: as near to a full disk as a test gets. */
 static void limit_files(bool limited)
 {
     struct rlimit limit;
@@ -245,7 +245,7 @@ static int play_contender(char **args)
 
 /* --- the others -------------------------------------------------------------------------------------- */
 
-/* Not atomic on purpose: it is right only if nobody else does it at the same time. */
+/* Not atomic on purpose: the sum is right only if nobody else adds at the same time. */
 static bool add_one(const char *path)
 {
     char text[32] = "";
@@ -303,7 +303,7 @@ static int play_writer(char **args)
     return good ? 0 : 1;
 }
 
-/* A machine whose boot-time clock is a day ahead, as far as a process can tell. */
+/* Shift the boot-time clock by a day, as on another machine, as far as a process can tell. */
 static bool shift_clock(void)
 {
     static const char offset[] = "boottime 86400 0\n";
@@ -349,7 +349,7 @@ bool puppet_main(int argc, char **argv, int *ret_status)
     if (argc < 3 || strcmp(argv[1], "--puppet") != 0)
         return false;
     const char *role = argv[2];
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no test leaves one behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that no test leaves one behind */
     if (strcmp(role, "shifted") == 0) {
         *ret_status = play_shifted(argc - 3, argv + 3);
         return true;

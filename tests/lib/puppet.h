@@ -1,9 +1,9 @@
-/* What the processes of a test do (see process.h): a main of their own for programs that are started with "--puppet",
- * and the score that they keep in shared memory.
+/* What the processes of a test do (see process.h): the main function of programs that are started with "--puppet", and
+ * the score that they keep in shared memory.
  *
  * The score checks "at no instant do two hold a valid lease" across processes, including frozen and dead ones. Every
  * millisecond each process writes down until when its lease is valid by its own clock, and checks that nobody else's
- * claim is still valid. A claim outlives a process that was killed, as its lease does. */
+ * claim is still valid. A claim outlives a killed process, as its lease does. */
 #ifndef TESTS_LIB_PUPPET_H
 #define TESTS_LIB_PUPPET_H
 
@@ -21,7 +21,7 @@ typedef struct score {
     atomic_uint conflicts; /* two valid leases at once */
 } score;
 
-/* Map the file, and make it if need be. NULL: cannot be done. */
+/* Map the file; make it if it is missing. NULL: that cannot be done. */
 score *score_map(const char *path);
 void score_unmap(score *s);
 int64_t score_now_ns(void);
@@ -45,7 +45,7 @@ int64_t score_now_ns(void);
  *   changed OWNER TOKEN              "-" for nobody
  *   thawed HELD_MS TOKEN GAP_MS      the first look after it had not run for a while */
 
-/* Returns true for a program that was started as a puppet, when it has played its role, with its status. */
+/* If the program was started as a puppet: play its role, set its status, and return true. */
 bool puppet_main(int argc, char **argv, int *ret_status);
 
 #endif

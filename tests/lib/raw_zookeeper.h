@@ -1,11 +1,11 @@
-/* Another client of a ZooKeeper server, by the plain library, for tests that do what simba never does. */
+/* Another client of a ZooKeeper server, which uses the plain library, for tests that do what simba never does. */
 #ifndef TESTS_LIB_RAW_ZOOKEEPER_H
 #define TESTS_LIB_RAW_ZOOKEEPER_H
 
 #if SIMBA_WITH_ZOOKEEPER
 #include <zookeeper/zookeeper.h>
 
-/* Connected; aborts when that takes more than ten seconds. `id`: of a session to take over; NULL: a new one. */
+/* Connect; abort if that takes more than ten seconds. `id`: a session to take over; NULL: a new one. */
 zhandle_t *raw_zookeeper_open(int port, const clientid_t *id);
 /* Each waits for the server's answer and returns it, ZOK or a negative code. */
 int raw_zookeeper_delete(zhandle_t *zh, const char *path);

@@ -35,18 +35,7 @@ static int64_t find_scale(void)
 {
     const char *given = getenv("SIMBA_TEST_SLOWNESS");
     const int64_t scale = given ? strtoll(given, NULL, 10) : 1;
-#if defined(__SANITIZE_THREAD__)
-    const int64_t least = 2;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    const int64_t least = 2;
-#else
-    const int64_t least = 1;
-#endif
-#else
-    const int64_t least = 1;
-#endif
-    return scale > least ? scale : least;
+    return scale > 1 ? scale : 1;
 }
 
 int64_t ref_scaled_ms(int64_t ms)
@@ -192,9 +181,10 @@ static void check_leases(const ref_arena *arena, const ref_contender *who)
     }
 }
 
-/* On a busy machine a thread may run long after the event that it tells of. So the referee does not go by the order in which
- * threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has lost it
- * and was not told yet: it is no leader any more. Neither is a contender whose lease ended before it could enter. */
+/* On a busy machine a thread may run long after the event that it reports. So the referee does not go by the order in
+ * which threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has
+ * lost it and was not told yet: it leads no longer. Neither does a contender whose lease ended before it could
+ * enter. */
 static void enter(ref_arena *arena, ref_contender *who, uint64_t token)
 {
     const bool valid = holds(who);
@@ -219,7 +209,7 @@ static void leave(ref_arena *arena, const ref_contender *who)
 
 static void begin(ref_contender *contender)
 {
-    memcpy(scene, contender->arena->scene, sizeof scene); /* this thread is the library's */
+    memcpy(scene, contender->arena->scene, sizeof scene); /* this is a thread of the library */
     if (contender->in_callback)
         REF_COMPLAIN("two callbacks of one contender at once");
     if (contender->stopped)
@@ -322,7 +312,7 @@ void ref_free(ref_contender *contender)
 {
     ref_lock();
     simba_contender *handle = contender->handle;
-    contender->handle = NULL; /* others' leases are compared with it */
+    contender->handle = NULL; /* the referee compares others' leases with it */
     ref_unlock();
     simba_contender_free(handle);
     ref_lock();

@@ -7,7 +7,7 @@
 #include "lib/cm.h"
 #include "lib/server.h"
 
-/* Run `tests` with a server, or several, that `start` starts. Without the program there is nothing to test. */
+/* Run `tests` with the server, or servers, that `start` starts. Skip them if the program is missing. */
 #define RUN_ZOOKEEPER_TESTS(tests, zookeeper, start)                                                                   \
     ({                                                                                                                 \
         int failed_ = 0;                                                                                               \

@@ -34,8 +34,8 @@ static struct sockaddr_in address_of(int port)
 }
 
 /* Other programs look for free ports at the same time, some servers take a second before they take theirs, and some are
- * restarted. A socket that is bound and does not listen is not in the way of a server, because servers set SO_REUSEADDR; and
- * the system gives its port only to a program that asks for that port. */
+ * restarted. A socket that is bound and does not listen does not keep a server from the port, because servers set
+ * SO_REUSEADDR; and the system gives its port only to a program that asks for that port. */
 int server_keep_port(server *s)
 {
     struct sockaddr_in address = address_of(0);
@@ -59,7 +59,7 @@ static bool takes_connections(const server *s)
     return taken;
 }
 
-/* In memory, if the system has enough of that: how long a busy disk takes is not what the tests are about. */
+/* In memory, if the system has enough: the tests are not about how long a busy disk takes. */
 static const char *place(void)
 {
     static const char memory[] = "/dev/shm";
@@ -112,7 +112,7 @@ void server_show_log(const server *s)
     (void)!system(command); // NOLINT(cert-env33-c): words of our own
 }
 
-/* Has the server ended although nobody told it to? Then print that, since a test is about to fail. */
+/* Has the server ended although nobody told it to? Then print that, because a test is about to fail. */
 static bool has_ended(server *s)
 {
     int status = 0;

@@ -1,5 +1,5 @@
-/* Real servers for tests: the test itself starts them, on a free port, as nobody, with temporary data, and they end
- * with the test program. */
+/* Real servers for tests: the test itself starts them, on a free port, as nobody, with temporary data. They end with
+ * the test program. */
 #ifndef TESTS_LIB_SERVER_H
 #define TESTS_LIB_SERVER_H
 
@@ -23,56 +23,56 @@ struct server {
     char config[96];               /* its configuration file, if it has one */
     int stop_signal;               /* 0: SIGKILL */
     const char *argv[SERVER_ARGS]; /* its command line, ended by NULL */
-    server *also;                  /* one that belongs to it */
-    char hosts[128];               /* "127.0.0.1:PORT", and with a comma between them those of others that are equal */
+    server *also;                  /* another server that belongs to it */
+    char hosts[128];               /* "127.0.0.1:PORT"; of a group, those of all its equal members, with commas */
 };
 
-/* Is there such a program? */
+/* Is this program installed? */
 bool server_has(const char *program);
-/* A folder and a port. */
+/* Make a folder and choose a port. */
 void server_init(server *s);
 /* Run s->argv, and wait until the port takes connections. False: it does not. */
 bool server_start(server *s);
-/* Wait until `is_ready` says so. False: the server has ended, or a minute has not been enough; then its log is shown. How long a
- * server takes to start on a busy machine is not what the tests are about, so there is no smaller limit anywhere. */
+/* Wait until `is_ready` says so. False: the server has ended, or is not ready after a minute; then show its log. The
+ * tests are not about how long a server takes to start on a busy machine, so there is no smaller limit anywhere. */
 bool server_await(server *s, bool (*is_ready)(const server *s));
-/* Send a signal; after one that ends it, wait for the end. */
+/* Send a signal. If it ends the server, wait until it has. */
 void server_signal(server *s, int number);
 /* Stop it if it runs. The folder stays. */
 void server_stop(server *s);
-/* The end of its log, on stderr. */
+/* Print the end of its log on stderr. */
 void server_show_log(const server *s);
 /* Stop it and the servers that belong to it, and remove their folders. */
 void server_fini(server *s);
-/* A new one that belongs to it; and the nth of them, the 0th being itself. */
+/* Add a server that belongs to it; find the nth of the group, of which it is the 0th. */
 server *server_add(server *s);
 server *server_nth(server *s, unsigned nth);
-/* A port that nobody else gets before the server's end, whether it runs or not. */
+/* A port that no other program gets until the server is finished, whether it runs or not. */
 int server_keep_port(server *s);
 
-/* A certificate authority, and a certificate of it for the name "localhost" alone: FOLDER/{ca,cert,key}.pem. */
+/* Make a certificate authority, and a certificate of it for the name "localhost" alone: FOLDER/{ca,cert,key}.pem. */
 bool server_make_certificates(const char *folder);
 
-/* A Redis server, with more arguments after ours, ended by NULL; NULL: none. */
+/* Start a Redis server. `more`: further arguments, ended by NULL; NULL: none. */
 bool server_start_redis(server *s, const char *const *more);
-/* The same with TLS only, by the certificates in `folder`, and this password. */
+/* The same with TLS only, using the certificates in `folder` and this password. */
 bool server_start_redis_tls(server *s, const char *folder, const char *password, const char *const *more);
 
-/* A master (the 3rd of the group), a replica of it (the 4th), and three sentinels (the first), whose name for it is
- * "orders". Its replica is in step, and the sentinels know one another. */
+/* A master (the 3rd of the group), a replica of it (the 4th), and three sentinels (the first), which call it "orders".
+ * The replica is in step, and the sentinels know one another. */
 bool server_start_redis_sentinel(server *s);
-/* Three masters of a cluster, which is up; and a restart of one of them, with its data on disk. */
+/* Three masters of a cluster, which is up; and restart one of them, with its data on disk. */
 bool server_start_redis_cluster(server *s);
-/* The same for tests in which nothing is to fail: on a busy machine its servers do not give each other up. */
+/* The same for tests in which nothing is to fail: even on a busy machine its servers do not give each other up. */
 bool server_start_calm_redis_cluster(server *s);
 bool server_start_redis_master(server *s);
-/* A replica of a master of a cluster, which is in step. */
+/* A replica of a cluster's master, which is in step. */
 bool server_start_redis_replica(server *s, const server *master);
-/* Send one command to a server of Redis' kind, as words with blanks between them, and return the answer as it came over the
- * wire; "" when it does not answer. It stays until the next call. */
+/* Send one command to a server of Redis' kind, as words with blanks between them, and return the answer as it came over
+ * the wire; "" if it does not answer. The answer is valid until the next call. */
 const char *server_tell_redis(const server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ask until the answer has this in it, half a minute at most. */
+/* Ask until the answer contains `part`, for half a minute at most. */
 bool server_await_redis(const server *s, const char *command, const char *part);
 /* A MariaDB server with the user root, who has no password, and a database "simba"; its socket is FOLDER/my.sock. */
 bool server_start_mariadb(server *s, const char *const *more);
@@ -81,32 +81,34 @@ bool server_start_mariadb(server *s, const char *const *more);
  * root without a password, "sha2" and "native" with "a-secret-word". Its socket is FOLDER/my.sock. */
 bool server_start_mysql8(server *s);
 
-/* A PostgreSQL server with the user postgres, who has no password, and a database "simba"; its socket is in its folder. */
+/* A PostgreSQL server with the user postgres, who has no password, and a database "simba"; its socket is in its
+ * folder. */
 bool server_start_postgresql(server *s, const char *const *more);
 /* The same by TLS only, for clients with the certificate FOLDER/client.pem (its key is client.key), by FOLDER/ca.pem. */
 bool server_start_postgresql_tls(server *s);
-/* Stop all of its processes, or have them go on: a signal to s->pid reaches the first of them alone. */
+/* Stop all of its processes, or continue them: a signal to s->pid reaches only the first of them. */
 void server_freeze_postgresql(const server *s, bool is_frozen);
-/* A primary, and a standby of it, which is the 2nd of the group; no commit is answered that the standby has not got. */
+/* A primary, and a standby of it, which is the 2nd of the group. The primary answers no commit that the standby does
+ * not have. */
 bool server_start_postgresql_pair(server *s);
 /* PgBouncer in this mode, and behind it, as the 2nd of the group, a PostgreSQL server. */
 bool server_start_pgbouncer(server *s, const char *mode);
-/* Have it carry out a statement without double quotes in the database "simba", by psql. False: it failed. */
+/* Run a statement without double quotes in the database "simba", by psql. False: it failed. */
 bool server_tell_postgresql(const server *s, const char *sql);
 
 bool server_has_zookeeper(void);
-/* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. If there are two
- * networks, the first of the three follows each of the others by one of them, so that it can be cut off. It comes last, so
- * as long as nobody dies it is not elected. */
+/* One ZooKeeper server; restart one that was stopped, with its data; and a group of three that are an ensemble. If
+ * there are two networks, the first of the three follows each of the others over one of them, so that a test can cut it
+ * off. It starts last, so it is not elected as long as nobody dies. */
 bool server_start_zookeeper(server *s);
 bool server_restart_zookeeper(server *s);
 enum { SERVER_ENSEMBLE = 3 };
 bool server_start_ensemble(server *s, proxy *networks);
-/* Likewise, but the last of the three leads, and each of the others follows it by a network of its own. */
+/* The same, but the last of the three leads, and each of the others follows it over a network of its own. */
 bool server_start_ensemble_led(server *s, proxy *networks);
 /* Stop the networks that were started. */
 void server_stop_networks(proxy *networks);
-/* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
+/* Ask one of ZooKeeper's words of four letters. Returns the length of the answer; 0: there was none. */
 size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
 /* One of its numbers, by its name in "mntr"; -1: there is none of that name, or no answer. */
 double server_zookeeper_counter(const server *s, const char *name);

@@ -18,14 +18,14 @@ static bool run(const char *format, const char *a, const char *b)
     return system(command) == 0;                     // NOLINT(cert-env33-c): words of our own
 }
 
-/* As nobody, if we are root: the server refuses to run as root, and so do its files. */
+/* As nobody, if we are root: the server refuses to run as root. */
 static const char *as_nobody(void)
 {
     return geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "";
 }
 
-/* Everything is in `folder`, its temporary tables too: a server that starts deletes all tables that it finds in that place,
- * also those of other running servers, which then report errors or crash. */
+/* Everything is in `folder`, also its temporary tables: a server that starts deletes all tables that it finds in that
+ * place, also those of other running servers, which then report errors or crash. */
 static bool install(const char *folder)
 {
     return run(
@@ -35,7 +35,8 @@ static bool install(const char *folder)
         as_nobody(), folder);
 }
 
-/* Several programs may come at once: the first one makes it, in the server's own folder, and leaves a copy. */
+/* Several programs may come at once: the first one makes the template, in the server's own folder, and leaves a
+ * copy. */
 static bool fill(const char *folder)
 {
     const int lock = open(TEMPLATE ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -71,8 +72,8 @@ bool server_start_mariadb(server *s, const char *const *more)
     snprintf(data, sizeof data, "%s/mysql", s->folder);
     if (access(data, F_OK) != 0 && (!fill(s->folder) || !write_init(s->folder)))
         return false;
-    /* Little memory, and no waiting for the disk: what is lost with the power is not what these tests are about. The
-     * paths are relative to the data folder. */
+    /* Little memory, and no waiting for the disk: these tests are not about a loss of power. The paths are relative to
+     * the data folder. */
     const char *const ours[] = {"mariadbd",
                                 "--no-defaults",
                                 "--datadir",

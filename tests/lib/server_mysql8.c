@@ -17,7 +17,7 @@ static bool initialize(const server *s, const char *base)
     return system(command) == 0; // NOLINT(cert-env33-c): words of our own
 }
 
-/* The statements that the server runs when it starts: they make a database for us, and a user of each kind that it knows. */
+/* The statements that the server runs when it starts: they make our database, and a user of each kind that it knows. */
 static bool write_init(const char *folder)
 {
     char path[96];

@@ -46,7 +46,7 @@ static const char *program(const char *name)
     return path;
 }
 
-/* In `folder`, which is the server's. */
+/* Make a data folder in `folder`, which is the server's. */
 static bool install(const char *folder)
 {
     char initdb[128];
@@ -57,7 +57,8 @@ static bool install(const char *folder)
                program("postgres"), folder);
 }
 
-/* Several programs may come at once: the first one makes it, in the server's own folder, and leaves a copy. */
+/* Several programs may come at once: the first one makes the template, in the server's own folder, and leaves a
+ * copy. */
 static bool fill(const char *folder)
 {
     const int lock = open(TEMPLATE ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -82,7 +83,7 @@ bool server_tell_postgresql(const server *s, const char *sql)
                s->port, sql);
 }
 
-/* It takes connections before it answers. */
+/* The server takes connections before it answers. */
 static bool answers(const server *s)
 {
     return run("%s -q -h 127.0.0.1 -p %d -U postgres", program("pg_isready"), s->port);
@@ -95,7 +96,7 @@ bool server_start_postgresql(server *s, const char *const *more)
     snprintf(version, sizeof version, "%s/data/PG_VERSION", s->folder);
     if (access(version, F_OK) != 0 && !fill(s->folder))
         return false;
-    /* Not waiting for the disk: what is lost with the power is not what these tests are about. */
+    /* Do not wait for the disk: these tests are not about a loss of power. */
     snprintf(postgres, sizeof postgres, "%s", program("postgres"));
     snprintf(s->config, sizeof s->config, "%s/data", s->folder);
     const char *const ours[] = {postgres,
@@ -120,7 +121,7 @@ bool server_start_postgresql(server *s, const char *const *more)
     for (size_t i = 0; more && more[i] && n < SERVER_ARGS - 1; i++)
         s->argv[n++] = more[i];
     s->argv[n] = NULL;
-    s->stop_signal = SIGQUIT; /* a killed one leaves processes behind for a while */
+    s->stop_signal = SIGQUIT; /* a killed server leaves processes behind for a while */
     return server_start(s) && server_await(s, answers);
 }
 
@@ -130,7 +131,7 @@ bool server_start_postgresql_tls(server *s)
     snprintf(path, sizeof path, "%s/data/PG_VERSION", s->folder);
     if (access(path, F_OK) != 0 && !fill(s->folder))
         return false;
-    /* The certificate of a client is one of the same authority, for the user. */
+    /* The same authority signs the client's certificate, for the user. */
     const bool made =
         server_make_certificates(s->folder) &&
         run("cd %s && exec 2>/dev/null && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "
@@ -161,7 +162,7 @@ void server_freeze_postgresql(const server *s, bool is_frozen)
     if (!file)
         abort();
     if (is_frozen)
-        kill(s->pid, number); /* first, so that there will be no more of them */
+        kill(s->pid, number); /* first, so that it starts no more of them */
     const size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';

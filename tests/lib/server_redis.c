@@ -89,7 +89,7 @@ const char *server_tell_redis(const server *s, const char *format, ...)
     const struct timeval patience = {.tv_sec = 5};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
-        send(fd, command, (size_t)length, MSG_NOSIGNAL) == length && shutdown(fd, SHUT_WR) == 0) /* so it closes, too */
+        send(fd, command, (size_t)length, MSG_NOSIGNAL) == length && shutdown(fd, SHUT_WR) == 0) /* it closes, too */
         while (got < sizeof answer - 1 && (n = recv(fd, answer + got, sizeof answer - 1 - got, 0)) > 0)
             got += (size_t)n;
     if (fd >= 0)
@@ -133,7 +133,7 @@ static bool start_sentinel(server *s, const server *master)
     chmod(path, 0666); // NOLINT(cert-err33-c): it rewrites it, as nobody
     const char *const argv[] = {"redis-server", path, "--sentinel", NULL};
     memcpy(s->argv, argv, sizeof argv);
-    /* Where a machine, or its disk, stood still for two seconds, it does nothing for half a minute. */
+    /* If the machine or its disk stood still for two seconds, a sentinel does nothing for half a minute: shorten that. */
     return server_start(s) && server_await_redis(s, "SENTINEL DEBUG tilt-period 1000", "+OK");
 }
 

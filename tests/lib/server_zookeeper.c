@@ -113,7 +113,7 @@ static bool start_member(server *s, unsigned nth, const int followed[SERVER_ENSE
 
 bool server_start_ensemble(server *s, proxy *networks)
 {
-    int followed[SERVER_ENSEMBLE]; /* the port of the leader, should it be this one */
+    int followed[SERVER_ENSEMBLE]; /* the port of the leader, if it is this one */
     int by_first[SERVER_ENSEMBLE];
     int elected[SERVER_ENSEMBLE];
     server_add(s);
@@ -128,7 +128,7 @@ bool server_start_ensemble(server *s, proxy *networks)
     }
     snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", s->port, server_nth(s, 1)->port,
              server_nth(s, 2)->port);
-    /* The first one when the others have a leader: a network without anybody behind it would keep it waiting. */
+    /* Start the first one when the others have a leader: a network without anybody behind it would keep it waiting. */
     for (unsigned i = 1; i < SERVER_ENSEMBLE; i++)
         if (!start_member(s, i, followed, elected))
             return false;
@@ -154,8 +154,8 @@ bool server_start_ensemble_led(server *s, proxy *networks)
         proxy_start(&networks[i], followed[SERVER_ENSEMBLE - 1]);
         by_others[i][SERVER_ENSEMBLE - 1] = networks[i].port;
     }
-    /* The last one has the greatest number, and leads when two are there. As long as it does not, a network would keep the
-     * others waiting: so the second goes without at first. */
+    /* The last one has the greatest number, and leads when two are there. Until it does, a network would keep the
+     * others waiting: so the second has none at first. */
     if (!start_member(s, 1, followed, elected) || !start_member(s, 2, followed, elected) ||
         !server_await(server_nth(s, 1), serves) || !server_await(server_nth(s, 2), serves) ||
         !start_member(s, 0, by_others[0], elected) || !server_await(s, serves))

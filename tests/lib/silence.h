@@ -1,7 +1,7 @@
 /* A network that swallows every packet, for the whole of this process: the kernel drops what arrives on its TCP
- * connections and listening sockets before TCP sees it. So connections get into TCP's back-off, and the first packet of
- * a new one is repeated after a second, as in a real outage. It needs no privileges. Both ends have to be in this
- * process: put a proxy (tests/lib/proxy.h) in front of the server.
+ * connections and listening sockets before TCP sees it. So connections get into TCP's back-off, and the kernel repeats
+ * the first packet of a new one after a second, as in a real outage. It needs no privileges. Both ends have to be in
+ * this process: put a proxy (tests/lib/proxy.h) in front of the server.
  *
  * A program that includes this replaces connect(2), listen(2) and accept4(2), to know the sockets. Include it once. */
 #ifndef TESTS_LIB_SILENCE_H
@@ -23,7 +23,7 @@ static void silence_apply(int fd, bool on)
     struct sock_filter drop[] = {{BPF_RET | BPF_K, 0, 0, 0}};
     const struct sock_fprog program = {1, drop};
     const int none = 0;
-    /* One that was closed meanwhile, or is no socket any more, is no matter. */
+    /* It may have been closed meanwhile, or be no socket any more: that does no harm. */
     if (on)
         setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
     else

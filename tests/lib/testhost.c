@@ -114,7 +114,7 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
         return;
     }
     if (h->push_count == TESTHOST_PUSHES)
-        h->push_count--; /* processes that fight can push for ever: the last place has the latest */
+        h->push_count--; /* processes in a contest can push for ever: the last place has the latest push */
     h->pushes[h->push_count++] = (testhost_push){topic, 0, *push};
 }
 
@@ -345,7 +345,7 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r)
     testhost_flush(h);
     testhost_run_jobs(h);
     if (!r->done)
-        testhost_pump(h, &r->done, 10000);
+        testhost_pump(h, &r->done, 60000);
     assert(r->done);
     return &r->request.reply;
 }

@@ -74,21 +74,21 @@ typedef struct testhost_request {
     simba_error error;
 } testhost_request;
 
-/* Open a store. On failure everything is taken down again. */
+/* Open a store. After a failure there is nothing to close. */
 int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err);
-/* Close it as the runtime would, and check that it comes to an end. */
+/* Close the store as the runtime would, and check that it ends. */
 void testhost_close(testhost *h);
 
 /* Shorthand for a request with ttl 10 s, transition 6 s and a deadline in 4 s. */
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
                                      uint64_t token);
-/* Submit without flushing; flush, in a turn; and run the queued jobs and the jobs that follow from them. */
+/* Submit without flushing; flush, in a turn; run the queued jobs and the jobs that follow from them. */
 void testhost_submit(testhost *h, testhost_request *r);
 void testhost_flush(testhost *h);
 void testhost_run_jobs(testhost *h);
-/* After a call of the back end by the test itself: carry out its wake-ups. */
+/* Call it after the test itself has called the back end: carries out its wake-ups. */
 void testhost_end_turn(testhost *h);
-/* All three, and then the reactor until the request is done. Returns its reply. */
+/* Do all three, and then run the reactor until the request is done. Returns its reply. */
 const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 
 int testhost_watch(testhost *h, simba_topic *topic);

@@ -8,7 +8,7 @@
 #include "lib/cm.h"
 #include "util/clock.h"
 
-/* Not zero, because on a real clock it never is. */
+/* Not zero, because a real clock never is. */
 static const int64_t epoch_ns = INT64_C(5000) * 1000000000;
 static const int64_t store_epoch_ms = INT64_C(1700000000000);
 static const char me[] = "me";

@@ -9,7 +9,7 @@ typedef struct trace {
     simba__timing timing;
     simba__contention machine;
     int64_t now_ms;           /* since the machine was made */
-    int64_t session_until_ms; /* on the same scale; without an end at first */
+    int64_t session_until_ms; /* on the same scale; at first without an end */
     int64_t asked_ms;         /* of replies: when the store says that it asked; 0: it does not say */
     simba__actions actions;
     char text[256];
@@ -32,7 +32,7 @@ void trace_pass(trace *t, int64_t at_ms);
 /* Replies to the request in flight. */
 const char *trace_mine(trace *t, uint64_t token);
 const char *trace_owned(trace *t, const char *by, uint64_t token, int64_t left_ms);
-/* The same from a store that knows our place among the waiters. */
+/* The same from a store that knows our place in the queue. */
 const char *trace_owned_and_queued(trace *t, const char *by, uint64_t token, int64_t left_ms, int64_t place);
 const char *trace_nobody(trace *t);
 const char *trace_revoked(trace *t);

@@ -116,6 +116,39 @@ def test_callbacks_run_in_the_loop() -> None:
     run(test)
 
 
+def test_a_note_is_told_in_the_loop() -> None:
+    async def test(client: aio.Client, mutex: str) -> None:
+        notes: "asyncio.Queue[bytes]" = asyncio.Queue()
+        leads = asyncio.Event()
+        holder = client.contend(mutex, on_acquired=lambda *_: leads.set())
+        observer = client.observe(mutex, lambda _: None, on_noted=lambda self: notes.put_nowait(self.note().bytes))
+        holder.start()
+        observer.start()
+        await leads.wait()
+        holder.set_note(b"step 7")
+        while await notes.get() != b"step 7":
+            pass
+        observer.close()
+        await client.give_up(holder)
+
+    run(test)
+
+
+def test_a_callback_may_use_a_contender_that_is_given_up() -> None:
+    async def test(client: aio.Client, mutex: str) -> None:
+        leads = asyncio.Event()
+        said: List[int] = []
+        contender = client.contend(mutex, on_acquired=lambda *_: leads.set(), on_released=lambda self, *_: said.append(self.token))
+        contender.start()
+        await leads.wait()
+        await client.give_up(contender)
+        assert len(said) == 1
+        with pytest.raises(simba.Error, match="closed"):
+            contender.token
+
+    run(test)
+
+
 def test_no_thread_is_started() -> None:
     async def test(client: aio.Client, mutex: str) -> None:
         async with client.lock(mutex):

@@ -4,7 +4,7 @@ from typing import Callable, List
 
 import pytest
 import simba
-from support import PATIENCE, SESSIONS, STEADY, Probe, line_of, process, wait
+from support import PATIENCE, SESSIONS, STEADY, Probe, Record, line_of, process, wait
 
 LOCK, WIDE = "\U0001f512", "\u4e92"
 
@@ -232,6 +232,28 @@ def test_note_replaced(client: simba.Client, other: simba.Client, mutex: str) ->
     second.set_note(b"new")
     assert client.note(mutex).bytes == b"new"
     second.release()
+
+
+def test_note_told_the_writer(client: simba.Client, mutex: str) -> None:
+    """A holder hears of its own note."""
+    told = Record()
+    with client.contend(mutex, on_noted=lambda self: told.say(self.note().bytes)) as holder:
+        wait(lambda: holder.is_owner)
+        holder.set_note(b"mine")
+        wait(lambda: told.said[-1:] == [(b"mine",)])
+
+
+def test_note_told(client: simba.Client, other: simba.Client, mutex: str) -> None:
+    """Observers and waiters are told of a note, of the next one, and that a mutex was forgotten with its note."""
+    sees, waits = Record(), Record()
+    with other.observe(mutex, lambda _: None, on_noted=lambda self: sees.say(self.note().bytes)):
+        with client.lock(mutex) as held, other.contend(mutex, on_noted=lambda self: waits.say(self.note().bytes)) as waiter:
+            for note in (b"one", b"two", b"three"):
+                held.set_note(note)
+                wait(lambda: sees.said[-1:] == waits.said[-1:] == [(note,)])
+            waiter.stop()
+        client.forget(mutex)
+        wait(lambda: sees.said[-1:] == [(b"",)])
 
 
 def test_note_listed(client: simba.Client, other: simba.Client, mutex: str) -> None:

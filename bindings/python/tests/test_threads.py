@@ -79,6 +79,18 @@ def test_what_the_block_raises_comes_first(client: simba.Client, mutex: str) -> 
         client.force_release(mutex)
 
 
+def test_a_callback_may_use_its_contender_while_that_is_closed(client: simba.Client, mutex: str) -> None:
+    record = Record()
+
+    def on_released(self: simba.Contender, change: simba.Change, reason: str) -> None:
+        assert change.before is not None
+        record.say(self.token == change.before.token, self.note().bytes)
+
+    with client.contend(mutex, on_acquired=lambda self, _: record.say(self.set_note(b"left")), on_released=on_released):
+        record.wait(1)
+    assert record.said[1:] == [(True, b"left")]
+
+
 def test_a_wait_can_be_called_off_and_leaves_the_others_running(client: simba.Client, mutex: str) -> None:
     record = Record()
     waiter = client.lock(mutex)

@@ -1,5 +1,5 @@
 /* memory://name: a store inside the process, for threads that share a name, for tests, and as the shortest example of a
- * back end. Answers at once, on the caller's thread. Its rows live as long as a client has the store open. */
+ * back end. It answers at once, on the caller's thread. Its rows live as long as a client has the store open. */
 #include <fnmatch.h>
 #include <pthread.h>
 #include <simba/backend.h>
@@ -15,7 +15,7 @@
 
 struct watch;
 
-/* A simba__row, but that the owner's id takes no more memory than it needs: a process may hold a million mutexes. */
+/* A simba__row whose owner id takes no more memory than it needs: a process may hold a million mutexes. */
 struct kept {
     char *owner_id; /* NULL: nobody */
     int64_t acquired_at_ms, ttl_at_ms, transition_at_ms;
@@ -29,7 +29,7 @@ struct kept {
 struct row {
     simba__node node;
     struct watch *watches;
-    struct instance *listener; /* of the holder, if it wants to hear when others wait */
+    struct instance *listener; /* the holder's client, if the holder wants to hear when others wait */
     uint64_t listener_nonce;
     struct kept kept;
     size_t note_size;
@@ -41,7 +41,7 @@ struct store {
     struct store *next;
     pthread_mutex_t lock;
     unsigned clients;     /* guarded by stores_lock */
-    uint64_t token_floor; /* tokens of rows that were dropped */
+    uint64_t token_floor; /* the greatest token of the rows that were dropped */
     simba__table rows;    /* by mutex */
     char name[];
 };
@@ -52,13 +52,13 @@ struct event {
     simba_push push;
 };
 
-/* One client's interest in one mutex, and the news that it has not taken yet. */
+/* One client's interest in one mutex, and the events that the client has not taken yet. */
 struct watch {
-    struct watch *next; /* of the row */
+    struct watch *next; /* of the same row */
     struct instance *instance;
     simba_topic *topic;
     struct row *row;
-    struct event *last; /* of its news, in a ring: behind the last comes the first. NULL: there is none */
+    struct event *last; /* the last of its events, in a ring: the first follows the last. NULL: there is none */
     struct watch *inbox_next;
     bool in_inbox;
     bool missed; /* there was no memory for an event */
@@ -67,7 +67,7 @@ struct watch {
 struct instance {
     simba_host *host;
     struct store *store;
-    struct watch *inbox; /* watches with news; guarded by the store's lock */
+    struct watch *inbox; /* watches that have events; guarded by the store's lock */
 };
 
 static struct row *row_of(simba__node *node)
@@ -217,8 +217,8 @@ static int keep(struct kept *kept, const simba__row *data)
     return 0;
 }
 
-/* Nobody owns the mutex or watches it, and it has no note. Then only its token has to outlive the row, unless the
- * latest holder has yet to learn that it was revoked. */
+/* Nobody owns the mutex or watches it, and it has no note: then only its token has to outlive the row. The row stays if
+ * the latest holder has yet to learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {
     const bool revoked = row->kept.token != 0 && row->kept.token == row->kept.revoked_token;
@@ -232,7 +232,7 @@ static void drop_if_idle(struct store *store, struct row *row)
 
 /* --- news ----------------------------------------------------------------------------------------- */
 
-/* Under the store's lock. The thread of another client tells that client. */
+/* Under the store's lock. The thread of the other client passes the event on to it. */
 static void post(struct watch *watch, uint64_t nonce, const simba_push *push)
 {
     struct event *event = simba__malloc(sizeof *event);
@@ -260,7 +260,7 @@ static simba_topic *spread(struct instance *self, struct row *row, const simba_p
     simba_topic *direct = NULL;
     for (struct watch *watch = row->watches; watch; watch = watch->next) {
         if (watch->instance == self && !watch->in_inbox)
-            direct = watch->topic; /* no older news is on its way to it */
+            direct = watch->topic; /* no earlier event is on its way to it */
         else
             post(watch, 0, push);
     }
@@ -285,7 +285,7 @@ static void deliver(struct instance *self, const struct watch *watch, const stru
         self->host->push(self->host, watch->topic, &event->push);
 }
 
-/* Its news, the first of them first. */
+/* Take its events, the earliest first. */
 static struct event *take_events(struct watch *watch)
 {
     struct event *last = watch->last;
@@ -418,7 +418,7 @@ static void set_note(struct row *row, unsigned char *note, size_t size)
     row->note_size = size;
 }
 
-/* Nobody owns it. Its watchers stay, and so does the row for them, as good as new. */
+/* Nobody owns the mutex. Its watchers stay, and the row stays for them, as good as new. */
 static void forget(struct row *row)
 {
     const uint64_t token = row->kept.token;
@@ -427,7 +427,7 @@ static void forget(struct row *row)
     row->kept = (struct kept){.token = token};
 }
 
-/* Watchers want to know when the owner or the note has changed. A renewal is no news. False: nothing has. */
+/* Watchers want to hear when the owner or the note changes, and not of renewals. False: neither has changed. */
 static bool is_news(uint64_t token_before, bool owned_before, bool had_note, const simba_owner *owner,
                     const simba_request *request, simba_push *ret_push)
 {
@@ -447,7 +447,7 @@ static int tell_note(struct instance *self, const struct row *row, simba_request
     return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
-/* A holder that listens hears of everybody who asks in vain and waits. */
+/* A holder that listens hears of every contender that asks in vain and waits. */
 static void tell_who_listens(struct instance *self, struct row *row, const simba_request *request)
 {
     if (request->op != SIMBA_OP_ACQUIRE)
@@ -460,7 +460,7 @@ static void tell_who_listens(struct instance *self, struct row *row, const simba
     }
 }
 
-/* Under the store's lock. SIMBA_ENOMEM, or 0 and the news for our own waiters. */
+/* Under the store's lock. SIMBA_ENOMEM; or 0, and the push for our own waiters. */
 static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
 {
     struct row *row = make_row(self->store, request->mutex);

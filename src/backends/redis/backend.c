@@ -11,7 +11,7 @@
 #include "backends/schemes.h"
 #include "util/error.h"
 
-/* Workers look names up. Where all that we ever connect to is an address, there is nothing for them to do. */
+/* Worker threads look names up. If the URL has only addresses, the store needs none. */
 static unsigned workers_for(const redis_options *options)
 {
     simba__address address;
@@ -51,7 +51,7 @@ static int redis_accepts(const simba_url *url, const char *mutex, simba_error *e
         "a mutex name that begins with \"}\" cannot be used in a Redis Cluster: its keys would lie apart");
 }
 
-/* Of a cluster there are many. */
+/* A cluster has many servers, so it names none. */
 static const char *redis_server(void *instance)
 {
     const redis_store *self = instance;

@@ -1,16 +1,17 @@
-/* See cluster.h. Keys are divided into 16384 slots.
+/* See cluster.h. A cluster divides the keys into 16384 slots.
  *
- * The store asks which slots are where (CLUSTER SLOTS) when it first needs a slot, when a server says that a slot is
- * elsewhere (MOVED), and when a server does not answer, which may be a fail-over; at most four times a second. A
- * request that got MOVED or ASK goes on by itself to the server that was named.
+ * The store asks for the map of the slots (CLUSTER SLOTS) when it first needs a slot, when a server says that a slot is
+ * elsewhere (MOVED), and when a server does not answer, which may be a fail-over. It asks at most four times a second.
+ * A request that got MOVED or ASK goes on by itself to the server that the answer names.
  *
  * Requests for a slot whose server is not known wait at a node of their own, the limbo. To find its address, the limbo
- * asks for the map; when the map has come, it sends all waiting requests on. So an unknown server is like a connection
- * in the making: with the same deadlines, the same pauses after a failure, and an error that says why.
+ * asks for the map; when the map has come, it sends all waiting requests on. So the code treats an unknown server like
+ * a connection that is being made: it has the same deadlines, the same pauses after a failure, and an error that says
+ * why.
  *
- * Messages reach subscribers at any server, but PUBLISH counts only those at the server of the slot: so we subscribe
- * there. A subscriber elsewhere, as while a slot moves, hears the message and is not counted; then the next waiter
- * is woken, too, and one of them waits again. */
+ * A message reaches subscribers at any server, but PUBLISH counts only the subscribers at the server of the slot: so we
+ * subscribe there. While a slot moves, a subscriber may be at another server: it hears the message and is not counted.
+ * Then the script wakes the next waiter, too, and one of the two waits again. */
 #include "backends/redis/cluster.h"
 
 #include <stdio.h>
@@ -28,11 +29,11 @@ enum { REFRESH_MS = 250, REPLICAS_MOST = 16 };
 typedef struct redis_cluster {
     redis_nodes *nodes;
     redis_node *limbo;
-    redis_node *slots[REDIS_SLOTS]; /* NULL: nobody knows */
+    redis_node *slots[REDIS_SLOTS]; /* NULL: the server is not known */
 
     redis_inquiry inquiry;
     simba__endpoint *candidates;
-    simba__endpoint replicas[REPLICAS_MOST]; /* some that the latest map names */
+    simba__endpoint replicas[REPLICAS_MOST]; /* some of those that the latest map names */
     size_t replica_count;
     simba_timer refresh;
     simba_local asked_at;
@@ -45,7 +46,7 @@ static redis_cluster *of(redis_nodes *nodes)
 
 /* --- nodes -------------------------------------------------------------------------------------------- */
 
-/* Connected to nothing, and good for nothing any more. */
+/* True if the node has no connection and no slots, so that its memory can serve another server. */
 static bool is_free(const redis_cluster *cluster, const redis_node *node)
 {
     return node != cluster->limbo && !node->serves && node->commands.conn.link.state == SIMBA__LINK_CLOSED &&
@@ -69,7 +70,8 @@ static redis_node *node_at(redis_cluster *cluster, const simba__endpoint *at)
     return unused;
 }
 
-/* The server has no slots any more. It still answers the requests that were sent to it, if it can. */
+/* The server has lost its slots. The node stays, so that the server can still answer the requests that were sent to
+ * it. */
 static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
@@ -100,7 +102,8 @@ static bool is_range(const redisReply *range)
     return first >= 0 && first <= last && last < REDIS_SLOTS;
 }
 
-/* A server that does not know its own address means that by which it was reached. */
+/* A server that does not know its own address leaves the host empty or null: then it means the address at which we
+ * asked it. */
 static bool set_endpoint(simba__endpoint *endpoint, const redisReply *server, const simba__endpoint *asked)
 {
     const redisReply *host = server->element[0];
@@ -109,7 +112,7 @@ static bool set_endpoint(simba__endpoint *endpoint, const redisReply *server, co
     return simba__endpoint_set(endpoint, name, strlen(name), server->element[1]->integer);
 }
 
-/* A server whose name has not got about yet is announced as this. */
+/* Servers announce this host for a server whose name they have not learned yet. */
 static bool is_unknown(const simba__endpoint *at)
 {
     return strcmp(at->host, "?") == 0;
@@ -121,7 +124,7 @@ static bool take_range(redis_cluster *cluster, const redisReply *range)
     if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.link.at))
         return false;
     if (is_unknown(&at))
-        return true; /* nobody has these, then */
+        return true; /* leave these slots without a server */
     redis_node *node = node_at(cluster, &at);
     if (!node)
         return false;
@@ -139,7 +142,7 @@ static bool is_noted(const redis_cluster *cluster, const simba__endpoint *replic
     return false;
 }
 
-/* When all masters that we know of are gone, one after the other, their successors know the map. */
+/* If all masters that we know are gone, these replicas have taken their places and know the map. */
 static void note_replicas(redis_cluster *cluster, const redisReply *range)
 {
     for (size_t i = 3; i < range->elements && cluster->replica_count < REPLICAS_MOST; i++) {
@@ -180,14 +183,14 @@ static bool seeks(const redis_conn *conn)
     return simba__link_seeks(&conn->link);
 }
 
-/* The requests that waited for the map can go on, or fail if their slot is not on it. */
+/* The map has come: the requests that waited for it go on to their server, or fail if no server has their slot. */
 static void empty_limbo(redis_cluster *cluster)
 {
     redis_conn *commands = &cluster->limbo->commands.conn;
     redis_conn *pushes = &cluster->limbo->pushes;
     static const char nobody[] = "redis: no server of the cluster has the slot";
     if (seeks(commands) && (!simba__redis_commands_idle(&cluster->limbo->commands) ||
-                            cluster->limbo->commands.wanted)) { /* by a request, or by a list */
+                            cluster->limbo->commands.wanted)) { /* a request or a list wants the connection */
         cluster->limbo->commands.wanted = false;
         simba__link_fail(&commands->link, SIMBA_EUNAVAILABLE, nobody);
     } else if (seeks(commands)) {
@@ -199,11 +202,11 @@ static void empty_limbo(redis_cluster *cluster)
         simba__redis_conn_close(pushes);
 }
 
-/* Have everything go by the new map. */
+/* Send everything to the servers that the new map names. */
 static void settle(redis_cluster *cluster)
 {
     redis_nodes *nodes = cluster->nodes;
-    cluster->limbo->commands.wanted = false; /* by lists: a list that has to stay there says so again */
+    cluster->limbo->commands.wanted = false; /* a list that has to stay there sets it again */
     nodes->moved(nodes);
     empty_limbo(cluster);
     for (redis_node *node = nodes->first; node; node = node->next)
@@ -271,7 +274,7 @@ static void on_refresh(simba_timer *timer, simba_local now)
     ask((redis_cluster *)(void *)((char *)timer - offsetof(redis_cluster, refresh)));
 }
 
-/* Soon, but not too often: in a cluster that is not well everybody asks. */
+/* Ask for the map soon, but not too often: while a cluster is in trouble, every client asks. */
 static void refresh(redis_cluster *cluster)
 {
     simba_host *host = cluster->nodes->conns.links.host;
@@ -283,7 +286,7 @@ static void refresh(redis_cluster *cluster)
 
 /* --- redirections ------------------------------------------------------------------------------------- */
 
-/* "MOVED SLOT HOST:PORT", "ASK SLOT HOST:PORT": the host may be missing, and an IPv6 address comes without brackets. */
+/* "MOVED SLOT HOST:PORT", "ASK SLOT HOST:PORT". The host may be missing, and an IPv6 address has no brackets. */
 static bool parse_redirection(const redis_node *from, const char *text, unsigned *ret_slot, simba__endpoint *ret_at)
 {
     char *end;

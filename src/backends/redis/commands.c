@@ -77,7 +77,7 @@ static bool put_load(redis_commands *self, redis_script script)
     return text != NULL;
 }
 
-/* A batch: the others of it come next. */
+/* Put one command for a whole batch: its other errands follow the first. */
 static void put_batch(redis_commands *self, redis_errand *first)
 {
     redis_errand *batch[REDIS_BATCH_MOST] = {first};
@@ -108,7 +108,7 @@ static bool put(redis_commands *self, redis_errand *errand)
         put_return(self, errand->returned);
         break;
     case REDIS_FOR_TELLING:
-    case REDIS_FOR_LEARNING: /* the code that sent the command has put its arguments */
+    case REDIS_FOR_LEARNING: /* the module that sent it has put the arguments */
         break;
     }
     return true;
@@ -125,7 +125,7 @@ static void redirect(redis_commands *self, redis_errand *errand, const redisRepl
 {
     simba_error error;
     bool useless;
-    SIMBA__ASSERT(reply); /* an answer has redirected it */
+    SIMBA__ASSERT(reply); /* only an answer redirects an errand */
     if (self->events->redirect(self, errand, reply->str))
         return;
     simba__redis_error(&self->conn.link.at, reply->str, &error, &useless);
@@ -153,7 +153,7 @@ static void end(redis_commands *self, redis_errand *errand, const redisReply *re
     }
 }
 
-/* Carry out the actions of an event; `reply`: if it was an answer. */
+/* Carry out the actions of an event. `reply`: the server's answer, if the event was one. */
 static void act(redis_commands *self, unsigned actions, const redisReply *reply)
 {
     redis_session *session = &self->session;
@@ -230,14 +230,14 @@ static redis_answer read_answer(redis_commands *self, const redis_errand *errand
     return read_own(errand ? errand->purpose : REDIS_FOR_REQUEST, reply);
 }
 
-/* One answer for as many errands as were sent together: of each its own part. An error is for all of them. */
+/* One answer for all errands of a batch: each element is the answer to one of them. An error is the answer to all. */
 static void take_batch(redis_commands *self, unsigned count, const redisReply *reply)
 {
     const bool each = reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
     for (unsigned i = 0; i < count; i++) {
         const redis_errand *errand = simba__redis_session_first(&self->session);
         if (!errand)
-            return; /* the connection was given up over one of them */
+            return; /* the element made us give the connection up */
         const redisReply *part = each ? reply->element[i] : reply;
         redis_answer answer = {.kind = REDIS_SAID_NOT_RENEWED};
         if (!each || part->type != REDIS_REPLY_INTEGER)
@@ -275,7 +275,7 @@ static void on_down(redis_conn *conn)
 {
     redis_commands *self = of(conn);
     if (conn->link.failures == 1)
-        self->host->log(self->host, SIMBA_LOG_DEBUG, "%s", conn->link.error.text); /* callers that ask are told */
+        self->host->log(self->host, SIMBA_LOG_DEBUG, "%s", conn->link.error.text); /* callers get it, too */
     go_down(self, &conn->link.error);
     self->events->lost(self);
 }

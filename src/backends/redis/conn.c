@@ -23,7 +23,7 @@ static void drop_reader(redis_conn *conn)
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-/* The answer to ROLE says which kind of server we have reached, whatever the topology says. */
+/* ROLE says which kind of server this is, whatever the topology claims. */
 static void take_role(redis_conn *conn, const redisReply *reply)
 {
     const redisReply *role = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
@@ -48,7 +48,7 @@ static void take_greeting(redis_conn *conn, const redisReply *reply)
         take_role(conn, reply);
 }
 
-/* Whole replies, as far as there are any. The owner may give the connection up over one. */
+/* Take every whole reply that has come. The owner may give the connection up over one of them. */
 static void take_replies(redis_conn *conn)
 {
     const unsigned life = conn->link.life;
@@ -67,7 +67,7 @@ static void take_replies(redis_conn *conn)
             take_greeting(conn, reply);
         else
             conn->events->answer(conn, reply);
-        /* Not for the greeting alone: a server that is none for us may be so for a while, and greet us all the same. */
+        /* Do not reset it for the greeting alone: a server that cannot serve us for a while greets us all the same. */
         if (!greets && conn->link.life == life && reply->type != REDIS_REPLY_ERROR)
             conn->link.failures = conn->link.hurries = 0;
         freeReplyObject(reply);

@@ -16,8 +16,8 @@ typedef struct redis_conns {
     const redis_options *options;
 } redis_conns;
 
-/* How a connection tells its owner what happens, see net/link.h. Once it is up, it may be written to; the answers to the
- * greeting may be still to come. */
+/* How a connection tells its owner what happens; see net/link.h. After `up` the owner may write to it, even before the
+ * server has answered the greeting. */
 typedef struct redis_conn_events {
     void (*up)(redis_conn *conn);
     void (*answer)(redis_conn *conn, const redisReply *reply);
@@ -31,15 +31,15 @@ struct redis_conn {
     const redis_login *login;
     const redis_conn_events *events;
     void *owner;
-    void (*find)(redis_conn *conn); /* where to connect to. NULL: link.at is right */
-    bool listens;         /* the server speaks unasked, and is asked when it does not for long: there is no tick */
-    bool pinged;          /* it was asked */
-    redis_reader *reader; /* since it is up */
-    unsigned greeting;    /* answers to the greeting that are still to come */
+    void (*find)(redis_conn *conn); /* find where to connect. NULL: link.at is right */
+    bool listens;                   /* the server speaks unasked; after a long silence we ping it. There is no tick */
+    bool pinged;                    /* we have sent that ping */
+    redis_reader *reader;           /* from the time that the connection is up */
+    unsigned greeting;              /* answers to the greeting that are still to come */
 };
 
 int simba__redis_conn_init(redis_conn *conn, redis_conns *all, const redis_conn_events *events, void *owner);
-/* An error came: give the connection up over it. */
+/* The server answered with this error: give the connection up. */
 void simba__redis_conn_refused(redis_conn *conn, const char *text);
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);

@@ -11,11 +11,11 @@
 enum { IDLE_MOST = 64, CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32 };
 
 typedef struct ear {
-    simba__node entry; /* by its channel */
+    simba__node entry; /* in the table, by its channel */
     simba__ring idle;
     redis_node *node;
     uint64_t nonce;
-    char wire_nonce[24]; /* as the server knows it */
+    char wire_nonce[24]; /* as it stands in the grant */
     bool is_idle;
     bool subscribed; /* or about to be */
     const char *id;  /* behind the mutex */
@@ -68,7 +68,7 @@ static void subscribe(const redis_ears *self, ear *e)
         return;
     e->subscribed = true;
     put(e, "SUBSCRIBE");
-    host->wake(host); /* what was put is sent before the turn ends */
+    host->wake(host); /* send it before the turn ends */
 }
 
 static void set_idle(redis_ears *self, ear *e, bool is_idle)
@@ -106,7 +106,7 @@ static ear *make(redis_ears *self, const simba_request *request, const char *cha
                  ? simba__calloc(1, sizeof *e + mutex_size + id_size + strlen(channel) + 1)
                  : NULL;
     if (!e)
-        return NULL; /* then the linger is the bound */
+        return NULL; /* then only the linger ends the hold */
     memcpy(e->mutex, request->mutex, mutex_size);
     e->id = memcpy(e->mutex + mutex_size, request->id, id_size);
     e->channel = strcpy(e->mutex + mutex_size + id_size, channel);
@@ -171,7 +171,8 @@ void simba__redis_ears_moved(redis_ears *self)
     }
 }
 
-/* Those who began to wait before this were told to nobody. */
+/* Contenders that began to wait before the subscription was in force have told nobody. So ask the server whether any
+ * waits. */
 void simba__redis_ears_confirmed(redis_ears *self, const char *channel)
 {
     const ear *e = find(self, channel);
@@ -180,7 +181,7 @@ void simba__redis_ears_confirmed(redis_ears *self, const char *channel)
                                    (const char *const[]){e->id, e->wire_nonce});
 }
 
-/* Anybody can publish: all that comes of it is that a mutex is given back too soon. */
+/* Anybody can publish. The worst that a false message can do is that a holder gives its mutex back too soon. */
 void simba__redis_ears_heard(redis_ears *self, const char *channel, const char *text)
 {
     static const char word[] = "wanted ";

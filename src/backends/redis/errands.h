@@ -1,5 +1,5 @@
-/* Errands: the work that the store has under way at its servers, a request of the runtime or a command of its own. This is
- * the one place where they begin and end. A request knows its errand by backend_data. */
+/* Errands: the work that the store has under way at its servers. An errand carries a request of the runtime or a
+ * command of the store's own. Errands begin and end only here. A request points to its errand by backend_data. */
 #ifndef SIMBA_BACKENDS_REDIS_ERRANDS_H
 #define SIMBA_BACKENDS_REDIS_ERRANDS_H
 
@@ -14,21 +14,21 @@ typedef struct redis_errand redis_errand;
 struct redis_session;
 
 typedef enum redis_purpose {
-    REDIS_FOR_REQUEST,   /* to carry out a request of the runtime, or to read a row of a list */
+    REDIS_FOR_REQUEST,   /* a request of the runtime, or a row of a list */
     REDIS_FOR_LOADING,   /* SCRIPT LOAD */
     REDIS_FOR_WAITING,   /* WAIT: how many replicas have the writes */
     REDIS_FOR_ASKING,    /* ASKING: the next command is for a slot that the server does not have yet */
-    REDIS_FOR_RETURNING, /* to give back a grant that too few replicas have; nobody wants the answer */
-    REDIS_FOR_TELLING,   /* any other script whose answer nobody wants */
+    REDIS_FOR_RETURNING, /* gives back a grant that too few replicas have; nobody needs the answer */
+    REDIS_FOR_TELLING,   /* any other script whose answer nobody needs */
     REDIS_FOR_LEARNING,  /* a command of another module, which gets the answer */
 } redis_purpose;
 
 /* Where an errand is. Table: errands.c. */
 typedef enum redis_stage {
-    REDIS_IN_HAND, /* with the module that runs at this moment, or with a list */
-    REDIS_WAITING, /* to be sent */
-    REDIS_SENT,    /* the answer is still to come */
-    REDIS_HELD,    /* it has its answer, but the replicas have not confirmed it */
+    REDIS_IN_HAND, /* the module that runs at this moment has it, or a list */
+    REDIS_WAITING, /* it stands in line to be sent */
+    REDIS_SENT,    /* the server owes the answer */
+    REDIS_HELD,    /* it has its answer; the replicas have not confirmed it yet */
     REDIS_OVER,    /* the session is done with it: see `outcome` */
     REDIS_STAGES,
 } redis_stage;
@@ -38,7 +38,7 @@ typedef enum redis_outcome {
     REDIS_COMPLETE,
     REDIS_FAIL,     /* the session has the error */
     REDIS_REDIRECT, /* another server has the slot */
-    REDIS_LEARN,    /* the code that asked gets the answer; none: the connection is lost */
+    REDIS_LEARN,    /* the module that asked gets the answer; NULL: the connection is lost */
 } redis_outcome;
 
 /* Takes the answer to a command FOR_LEARNING; NULL: the connection is lost. */
@@ -46,44 +46,45 @@ typedef void redis_learn(void *user, const redisReply *reply);
 
 struct redis_errand {
     redis_errands *all;
-    simba__ring place;             /* in the ring of its stage; in none while it is IN_HAND */
-    simba_request *request;        /* NULL: it is a command of our own, or nobody waits for it any more */
-    struct redis_session *session; /* that has it, unless it is IN_HAND */
+    simba__ring place;             /* in the ring of its stage; in no ring while it is IN_HAND */
+    simba_request *request;        /* NULL: a command of our own, or nobody waits for it any more */
+    struct redis_session *session; /* the session that has it, unless it is IN_HAND */
     /* For a row of a list: called instead of telling the runtime that the request failed. */
     void (*failed)(simba_request *request, const simba_error *error);
-    redis_learn *learn;            /* FOR_LEARNING, */
-    void *user;                    /* and its argument; or the list that has this errand */
-    const simba_request *returned; /* FOR_RETURNING: the grant to give back. Good until the command is written */
+    redis_learn *learn;            /* FOR_LEARNING: gets the answer, */
+    void *user;                    /* with this argument; or the list that has this errand */
+    const simba_request *returned; /* FOR_RETURNING: the grant to give back. Valid until the command is written */
     simba_local sent_at;
-    uint64_t answers; /* that had come when it was submitted or sent, or when its deadline was last put off */
+    uint64_t answers; /* how many had come when it was submitted or sent, or when its deadline was last put off */
     redis_purpose purpose;
     redis_stage stage;
     redis_outcome outcome; /* OVER */
     redis_script script;   /* FOR_LOADING */
-    unsigned batch; /* of the first of several that were sent together: how many these are; 0: it was sent by itself */
-    unsigned hops;  /* how often it was sent on to another server */
-    bool reloaded;  /* it came upon a server without our scripts, and that was put right */
-    bool alone;     /* a renewal that needs more than to be renewed: it shares no script with others */
-    bool asking;    /* the server does not have its slot yet */
+    unsigned batch;        /* if it is the first of a batch: how many errands the batch has; 0: it was sent by itself */
+    unsigned hops;         /* how often a server sent it on to another one */
+    bool reloaded;         /* a server did not know our scripts, and we have loaded them for this errand */
+    bool alone;            /* a renewal that a batch could not do: it gets a script of its own */
+    bool asking;           /* the server does not have its slot yet, so ASKING goes first */
 };
 
 struct redis_errands {
     simba_host *host;
-    simba__ring spare; /* to be used again */
+    simba__ring spare; /* errands to use again */
 };
 
 void simba__redis_errands_init(redis_errands *self, simba_host *host);
 void simba__redis_errands_fini(redis_errands *self);
 
-/* `request` may be NULL. It is IN_HAND. NULL: out of memory. */
+/* A new errand, IN_HAND. `request` may be NULL. Returns NULL if there is no memory. */
 redis_errand *simba__redis_errand_begin(redis_errands *self, redis_purpose purpose, simba_request *request);
-/* To another stage, and to the end of its ring. NULL: IN_HAND. */
+/* Move it to another stage, and to the end of the ring of that stage. IN_HAND has no ring: NULL. */
 void simba__redis_errand_move(redis_errand *errand, redis_stage to, simba__ring *ring);
-/* Tell the runtime. The caller has the errand IN_HAND, or it is SENT and stays to take its answer, which is dropped. */
+/* Tell the runtime that the request is done. The caller has the errand IN_HAND; or it is SENT and stays to take its
+ * answer, which is dropped. */
 void simba__redis_errand_complete(redis_errand *errand);
 void simba__redis_errand_fail(redis_errand *errand, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Likewise, without telling anybody. */
+/* Drop it without telling anybody. */
 void simba__redis_errand_forget(redis_errand *errand);
 
 #endif

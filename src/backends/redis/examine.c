@@ -1,5 +1,5 @@
-/* EXAMINE: what every server reports of itself (INFO), as far as it concerns locks. The request goes from one to the
- * next. */
+/* EXAMINE: what every server reports about itself (INFO), as far as it concerns locks. The request goes from one server
+ * to the next. */
 #include "backends/redis/examine.h"
 
 #include <stdio.h>

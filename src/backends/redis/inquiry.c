@@ -1,6 +1,6 @@
-/* Puts the same question to several servers, one after the other, until one gives a usable answer. It keeps the
- * errors of the others, so that the error can say what each answered. It does not keep the connection: the questions
- * are rare. */
+/* Puts the same question to several servers, one after the other, until one gives a usable answer. It collects the
+ * errors of the others, so that its own error can say what each server answered. It keeps no connection open, because
+ * questions are rare. */
 #include "backends/redis/inquiry.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "backends/redis/writer.h"
 #include "util/error.h"
 
-/* Asked at a time, the others the next time: they share a connect-timeout, and each needs enough of it to answer. */
+/* How many servers it asks at a time; the next inquiry asks the others. They share one connect-timeout, and each needs
+ * enough of it to answer. */
 enum { MOST = 8 };
 
 static redis_inquiry *of(redis_conn *conn)
@@ -43,7 +44,7 @@ static void complain(redis_inquiry *inquiry, int code, const char *why)
 {
     char *text = inquiry->error.text;
     const size_t length = strlen(text);
-    /* An error that a person has to put right counts more than one that may pass by itself. */
+    /* An error that a person has to mend counts more than one that may pass by itself. */
     if (inquiry->error.code == 0 || inquiry->error.code == SIMBA_EUNAVAILABLE)
         inquiry->error.code = code;
     snprintf(text + length, sizeof inquiry->error.text - length, "%s%s", length > 0 ? "; " : "", why);
@@ -65,7 +66,7 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
     if (reply->type == REDIS_REPLY_ERROR) {
         simba__redis_error(&conn->link.at, reply->str, &error, &drop);
     } else if (inquiry->take(inquiry, reply, why, sizeof why)) {
-        inquiry->first += inquiry->asked - 1; /* the next time begin with this one */
+        inquiry->first += inquiry->asked - 1; /* the next inquiry begins with this server */
         end(inquiry, NULL);
         return;
     } else {
@@ -94,7 +95,7 @@ int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_conns *conns, const 
     const int rc = simba__redis_conn_init(&inquiry->conn, conns, &events, inquiry);
     inquiry->conn.login = login;
     inquiry->first =
-        (size_t)(conns->links.host->random(conns->links.host) % 1024); /* not everybody asks the same one */
+        (size_t)(conns->links.host->random(conns->links.host) % 1024); /* so that not every client asks the same one */
     return rc;
 }
 

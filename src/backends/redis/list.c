@@ -1,8 +1,8 @@
 /* LIST: walks over the keys of every server with SCAN, which may show a key twice, then reads every mutex that it found
- * with the script of READ. A lock, a grant or a note makes a mutex known.
+ * with the script of READ. A mutex is found by its lock, its grant or its note.
  *
- * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex
- * is, through the same code as every request. In session.c a request with the operation LIST is one of these. */
+ * The reads are requests of our own beside those of the runtime, ROWS at a time. They go to the server of the mutex
+ * through the same code as every request. In session.c a request with the operation LIST is one of these. */
 #include "backends/redis/list.h"
 
 #include <fnmatch.h>
@@ -16,9 +16,9 @@
 
 enum { ROWS = 128 }; /* read at a time */
 
-/* One mutex that is read. */
+/* One mutex that is being read. */
 typedef struct list_row {
-    simba_request request; /* first; its errand is its backend_data while it is under way */
+    simba_request request; /* first member; while it is under way, backend_data is its errand */
     redis_list *list;
 } list_row;
 
@@ -26,12 +26,12 @@ struct redis_list {
     redis_list *next;
     redis_lists *all;
     redis_errand *errand; /* NULL: nobody waits for it any more */
-    redis_node *node;     /* that is being scanned; NULL: all have been */
-    bool asked;           /* an answer of it is to come */
+    redis_node *node;     /* the node that it scans; NULL: it has scanned all */
+    bool asked;           /* the node owes an answer to SCAN */
     char cursor[24];
     char **names;
     size_t count, capacity;
-    size_t at; /* names before this have been asked for */
+    size_t at; /* it has asked for the names before this one */
     list_row *rows;
     size_t row_count;
     size_t busy;          /* rows under way */
@@ -54,7 +54,7 @@ static void list_free(redis_lists *self, redis_list *list)
     simba__free(list);
 }
 
-/* The request is over; the list is when nothing of it is under way any more. */
+/* End the request. The list itself ends when nothing of it is under way any more. */
 static void list_end(redis_lists *self, redis_list *list, const simba_error *error)
 {
     redis_errand *errand = list->errand;
@@ -76,10 +76,11 @@ static void list_fail(redis_lists *self, redis_list *list, int code, const char 
 
 /* --- names ------------------------------------------------------------------------------------------ */
 
-/* The mutex that a key belongs to, as a new string; NULL with *ret_ok: to none, or to one that is not asked for. */
+/* The mutex that a key belongs to, as a new string. NULL with *ret_ok: the key is no mutex's, or the pattern leaves it
+ * out. */
 static char *name_of(const char *key, const char *pattern, bool *ret_ok)
 {
-    static const char *const ours[] = {"}:grant", "}:note", "}:fence"}; /* the last of earlier versions */
+    static const char *const ours[] = {"}:grant", "}:note", "}:fence"}; /* earlier versions stored the last one */
     const size_t length = strlen(key);
     size_t end = 0;
     *ret_ok = true;
@@ -204,7 +205,7 @@ static void begin_to_read(redis_lists *self, redis_list *list)
     read_more(self, list);
 }
 
-/* One damaged mutex is no reason not to show the others. */
+/* A damaged mutex does not keep the others from being shown. */
 static void skip_row(simba_request *row, const char *why)
 {
     redis_lists *self = list_of(row)->all;
@@ -320,7 +321,7 @@ static void on_page(void *user, const redisReply *reply)
     }
 }
 
-/* Ask the node for the next page; if it cannot be asked yet, when it can. */
+/* Ask the node for the next page, now or as soon as it can be asked. */
 static void scan(redis_lists *self, redis_list *list)
 {
     redis_commands *commands = &list->node->commands;
@@ -347,7 +348,7 @@ void simba__redis_lists_up(redis_lists *self, redis_node *node)
     }
 }
 
-/* The requests that were asked on the connection get answers of their own. */
+/* The requests on that connection get errors of their own. */
 void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_error *error)
 {
     for (redis_list *list = self->first, *next; list; list = next) {
@@ -359,7 +360,7 @@ void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_er
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-/* With the first of those that serve; if none is known yet, with what stands for that. */
+/* Begin with the first node that serves; if none is known yet, with the node that stands for it. */
 static void begin(redis_lists *self, redis_list *list)
 {
     const simba_request any = {.mutex = NULL};
@@ -373,7 +374,7 @@ void simba__redis_lists_moved(redis_lists *self)
     for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
         if (list->node && !list->node->serves && !list->asked && list->errand)
-            begin(self, list); /* from the start: doubles are dropped in the end */
+            begin(self, list); /* from the start: the list drops doubles at its end */
     }
 }
 

@@ -14,11 +14,12 @@ typedef struct redis_lists {
 
 void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes);
 void simba__redis_list_begin(redis_lists *self, redis_errand *errand);
-/* Nobody wants the list any more: its errand can be forgotten, or failed. Returns which server it was at. */
+/* Nobody wants the list any more: take its errand out, so that the caller can forget or fail it. Returns the server
+ * that it was at. */
 const char *simba__redis_list_leave(redis_errand *errand);
-/* The answer to a row's request, which simba__redis_parse has found to be one. */
+/* The answer to the request of a row; simba__redis_parse has accepted it. */
 void simba__redis_list_row(redis_errand *errand, const redisReply *reply);
-/* A node can be asked now, or cannot be. */
+/* A node is ready for requests; it is so no longer. */
 void simba__redis_lists_up(redis_lists *self, redis_node *node);
 void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_error *error);
 /* The topology has changed. */

@@ -37,7 +37,7 @@ static bool parse_number(const char *text, long most, long *ret_number)
     return true;
 }
 
-/* What stands where redis:// has its database: the service that the sentinels watch. */
+/* The service that the sentinels watch. It stands where redis:// has its database. */
 static int parse_service(redis_options *options, const simba_url *url, simba_error *err)
 {
     const char *path = simba_url_path(url);
@@ -72,7 +72,7 @@ static int parse_login(redis_options *options, const simba_url *url, simba_error
         if (!options->login.user)
             return out_of_memory(err);
     }
-    if (password && (password[0] != '\0' || options->login.user)) { /* a user may have none, and is still to be named */
+    if (password && (password[0] != '\0' || options->login.user)) { /* a user without a password is still named */
         options->login.password = simba__strdup(password);
         if (!options->login.password)
             return out_of_memory(err);
@@ -134,7 +134,7 @@ static int parse_tls(redis_options *options, const simba_url *url, simba_error *
     return 0;
 }
 
-/* A password in the settings of a URL would be shown with them: it stands in a file. */
+/* A password among the settings of a URL would be shown with them, so it stands in a file. */
 static int read_password(const char *path, char **ret_password, simba_error *err)
 {
     char line[512] = "";
@@ -185,7 +185,7 @@ static int parse_hosts(redis_options *options, const simba_url *url, int port, b
     return rc;
 }
 
-/* Where the servers are, by the form that the scheme has for that. */
+/* Read where the servers are, in the form that the scheme prescribes. */
 static int parse_place(redis_options *options, const simba_url *url, simba_error *err)
 {
     const char *plus = strchr(simba_url_scheme(url), '+');

@@ -13,7 +13,7 @@ typedef enum redis_kind { REDIS_SINGLE, REDIS_SENTINEL, REDIS_CLUSTER } redis_ki
 typedef struct redis_login {
     char *user, *password; /* NULL: none */
     long db;
-    bool to_master; /* and only to one */
+    bool to_master; /* connect only to a master */
 } redis_login;
 
 typedef struct redis_options {
@@ -24,8 +24,8 @@ typedef struct redis_options {
     char *service; /* by which sentinels know the master */
     redis_login sentinel_login;
     int64_t connect_timeout_ns; /* until the connection can be used, names and greeting included */
-    int64_t timeout_ns;         /* a connection that owes an answer for longer is given up */
-    long replicas;              /* that have to acknowledge a grant */
+    int64_t timeout_ns;         /* the connection is given up if an answer takes longer */
+    long replicas;              /* how many replicas have to acknowledge a grant */
     bool tls, verify;
     char *ca, *cert, *key;
 } redis_options;

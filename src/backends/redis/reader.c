@@ -1,7 +1,7 @@
 /* The parser of replies, with bounds. hiredis believes a server: it allocates as many elements as an array claims,
  * keeps as many bytes as a string claims, and frees nested replies by recursion. A broken or hostile server must not
- * cost us more than a few megabytes, so this code refuses a reply that is larger than any we ask for before it reads
- * it. */
+ * cost us more than a few megabytes. So this code refuses a reply that is larger than any answer to our commands before
+ * it reads it. */
 #include "backends/redis/reader.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ enum {
     BYTES_MOST = 8 << 20, /* of one reply. The largest: CLUSTER SLOTS with every slot on its own, or a page of SCAN */
     ELEMENTS_MOST = 256 << 10, /* of one reply, with the elements of nested arrays */
     DEPTH_MOST = 6,            /* CLUSTER SLOTS has four */
-    LINE_MOST = 64 << 10, /* hiredis looks for the end of a line from its beginning, whenever more of it has come */
+    LINE_MOST = 64 << 10,      /* whenever more of a line has come, hiredis looks for its end from its beginning */
 };
 
 #if HIREDIS_MAJOR >= 1
@@ -23,9 +23,9 @@ typedef int array_length;
 
 struct redis_reader {
     redisReader *parser;
-    redisReplyObjectFunctions make;         /* hiredis' own */
-    redisReplyObjectFunctions make_bounded; /* which count first */
-    size_t bytes;                           /* of the reply that is being read */
+    redisReplyObjectFunctions make;         /* those of hiredis */
+    redisReplyObjectFunctions make_bounded; /* they count first */
+    size_t bytes;                           /* of the reply that it reads now */
     size_t elements;
 };
 
@@ -39,7 +39,7 @@ static unsigned depth_of(const redisReadTask *task)
     return depth;
 }
 
-/* The reader, if it may have `count` more elements; NULL: that is too much. */
+/* Returns the reader if it may take `count` more elements; NULL: the reply is too large. */
 static redis_reader *admit(const redisReadTask *task, size_t count)
 {
     redis_reader *reader = task->privdata;
@@ -110,7 +110,7 @@ int simba__redis_reader_feed(redis_reader *reader, const char *data, size_t leng
     return redisReaderFeed(reader->parser, data, length) == REDIS_OK ? 0 : SIMBA_ENOMEM;
 }
 
-/* Do the bytes that could not be parsed yet begin a line that does not end? */
+/* True if the bytes that could not be parsed yet begin a line that is too long. */
 static bool has_endless_line(const redisReader *parser)
 {
     const size_t left = parser->len - parser->pos;

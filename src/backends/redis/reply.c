@@ -59,7 +59,7 @@ static bool begins_with_word(const char *text, const char *word)
     return strncmp(text, word, length) == 0 && (text[length] == ' ' || text[length] == '\0');
 }
 
-/* Servers before 7 put what went wrong inside of a script behind a preamble: "ERR Error running script (…): …: OOM …". */
+/* Servers before 7 put a preamble before an error from inside a script: "ERR Error running script (…): …: OOM …". */
 static bool says(const char *text, const char *word)
 {
     if (begins_with_word(text, word))
@@ -87,7 +87,7 @@ static int error_code(const char *text, bool *ret_drop)
     return SIMBA_ESTORE;
 }
 
-/* What a server that does not let us in means to say. */
+/* Says in plain words why the server does not let us in. */
 static const char *refusal(const char *text)
 {
     if (says(text, "NOAUTH"))
@@ -97,7 +97,7 @@ static const char *refusal(const char *text)
     return "the server does not accept the user or the password";
 }
 
-/* How much of an error is shown. A server that does not know AUTH repeats, behind a comma, what came with it. */
+/* How many bytes of an error to show. A server that does not know AUTH repeats our arguments behind a comma. */
 static int shown(const char *text)
 {
     const bool repeats = strncmp(text, "ERR unknown command", 19) == 0;
@@ -108,7 +108,7 @@ static int shown(const char *text)
 int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
 {
     const int code = error_code(text, ret_drop);
-    /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */
+    /* A Redis server does not repeat passwords, but an impostor might: show only the first word of such an error. */
     if (code == SIMBA_EPERM)
         simba__error_set(ret_error, code, "redis %s: %s (%.*s)", at->where, refusal(text), (int)strcspn(text, " "),
                          text);
@@ -123,7 +123,7 @@ int simba__redis_error(const simba__endpoint *at, const char *text, simba_error 
 
 /* --- the answers of the scripts ----------------------------------------------------------------------- */
 
-/* The numbers of a script are doubles, which are whole up to here. Nobody computes with anything beyond. */
+/* The numbers of a script are doubles, which are exact below this. Nobody computes with larger ones. */
 static const int64_t number_end = INT64_C(1) << 53;
 
 static bool take_number(const redisReply *reply, int64_t *ret_number)
@@ -134,7 +134,7 @@ static bool take_number(const redisReply *reply, int64_t *ret_number)
     return true;
 }
 
-/* An id that a JVM contender was given may be longer than ours can be. */
+/* A JVM contender's id may be longer than one of ours. */
 static bool take_id(const redisReply *reply, char ret_id[SIMBA_ID_MAX + 1])
 {
     if (reply->type != REDIS_REPLY_STRING)
@@ -144,7 +144,7 @@ static bool take_id(const redisReply *reply, char ret_id[SIMBA_ID_MAX + 1])
     return true;
 }
 
-/* Nobody has neither token nor lease; everybody else's ttl ends no later than the transition. */
+/* A free mutex has neither token nor lease; an owner's ttl ends no later than its transition. */
 static bool is_consistent(const simba_owner *owner)
 {
     if (owner->id[0] == '\0')
@@ -152,7 +152,7 @@ static bool is_consistent(const simba_owner *owner)
     return owner->ttl_at_ms <= owner->transition_at_ms;
 }
 
-/* A field of a grant: so many digits, and what comes after them. */
+/* A field of a grant: `width` digits, and `end` after them. */
 static bool take_digits(const char **text, size_t width, const char *end, int64_t *ret_number)
 {
     uint64_t number = 0;
@@ -169,7 +169,7 @@ static bool take_digits(const char **text, size_t width, const char *end, int64_
     return true;
 }
 
-/* A grant is answered with the grant as it is stored: scripts.c says what it looks like. */
+/* The answer to a grant is the grant as it is stored; scripts.c describes it. */
 static bool parse_grant(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
 {
     simba_reply parsed = {.outcome = SIMBA_MINE};
@@ -197,7 +197,7 @@ static bool parse_grant(const redisReply *reply, const simba_request *request, s
     return parsed.now_ms > 0;
 }
 
-/* A renewal is answered with two fields of the grant. */
+/* The answer to a renewal is two fields of the grant. */
 static bool parse_renewal(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
 {
     simba_reply parsed = {.outcome = SIMBA_MINE};
@@ -214,7 +214,7 @@ static bool parse_renewal(const redisReply *reply, const simba_request *request,
     return parsed.now_ms > 0;
 }
 
-/* What is granted to these is said in another form than by a list. */
+/* The script answers a grant or a renewal with a line, and everything else with a list. */
 static bool answers_by_line(const simba_request *request)
 {
     return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_RELEASE;
@@ -237,7 +237,7 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
     int64_t token;
     int64_t more = 0;
     const size_t most =
-        request->op == SIMBA_OP_LIST ? 10 : 8; /* a row of a list has the note and who comes next, too */
+        request->op == SIMBA_OP_LIST ? 10 : 8; /* a row of a list also has the note and who comes next */
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > most)
         return false;
     redisReply *const *part = reply->element;
@@ -265,7 +265,7 @@ bool simba__redis_take_note(const redisReply *text, simba_stored_note *ret_note)
         return false;
     if (text->len == 0)
         return true;
-    const char *at = text->str; /* hiredis ends it with a zero, which is no digit */
+    const char *at = text->str; /* hiredis puts a zero behind it, which is no digit */
     int64_t token;
     if (!take_digits(&at, 16, " ", &token) || strspn(at, "0123456789") != 20 || at[20] != ' ')
         return false;

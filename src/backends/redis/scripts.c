@@ -76,24 +76,26 @@
 
 /* --- the short ways --------------------------------------------------------------------------------- */
 
-/* For all scripts. Servers before 7.0 know neither PEXPIRETIME, nor what the short ways need of SET. */
+/* The beginning of every script. Servers before 7.0 know neither PEXPIRETIME nor the options of SET that the short ways
+ * need. */
 static const char first_of_all[] =
 "local call, MODERN = redis.call, redis.REDIS_VERSION_NUM\n"
 "local RESERVED, GRANT_KEPT, QUEUE_KEPT = 100, 2764800000, 86400\n" /* ms; ms, 32 days; s, one day */
 "local lock, key, queue = KEYS[1], KEYS[2], KEYS[3]\n"
-/* A message of ours. In a cluster PUBLISH goes to all servers, SPUBLISH to those of the slot. */
+/* How to publish a message of ours. In a cluster PUBLISH goes to all servers, SPUBLISH only to those of the slot. */
 "local SHARDED = CLUSTER and MODERN\n"
 "local TELL = SHARDED and 'SPUBLISH' or 'PUBLISH'\n";
 
-/* Making a function takes a script as long as a small command does: so these stand where they are needed first. */
+/* Functions that read times. To make a function takes a script about as long as a part of a command: an acquire that takes
+ * its short path does not make these. */
 static const char times[] =
 "local function clock()\n"
 "  local t = call('TIME')\n"
 "  return t[1] * 1000 + math.floor(t[2] / 1000)\n"
 "end\n"
-/* When a key ends, in ms; -1: never, -2: there is no such key. Before Redis 7.2 the clock goes on while a script runs, and on a
- * busy machine the server may have to wait for a processor between any two commands. So nothing may be computed from two
- * readings of the clock that differ. */
+/* When a key ends, in ms; -1: never, -2: there is no such key. Before Redis 7.2 the clock goes on while a script runs,
+ * and on a busy machine the server may have to wait for a processor between any two commands. So a script must not
+ * compute anything from two readings of the clock. */
 "local function end_of(key)\n"
 "  if MODERN then return call('PEXPIRETIME', key) end\n"
 "  local after, before, left = clock()\n"
@@ -111,16 +113,17 @@ static const char times[] =
 "  return lock_ends == ends\n"
 "end\n";
 
-/* False: there is no such key. One MGET would take longer than two GETs: its answer is a table. */
+/* Read the lock and the grant; false: there is no such key. One MGET would take longer than two GETs, because its answer is
+ * a table. */
 static const char read_both[] =
 "local owner, grant, lock_end = call('GET', lock), call('GET', key)\n";
 
-/* Who was not in the queue most likely finds the mutex free, and then SET says so. */
+/* A contender that was not in the queue most likely finds the mutex free, and then SET says so. */
 static const char read_grant[] =
 "local owner, grant, lock_end = nil, call('GET', key)\n";
 
-/* A grant whose end is in another stretch of 10^8 ms than that of the one before moves the end of its key, too: that is
- * once a day, and not at every grant. */
+/* The key of the grant gets a new end only if the lease ends in another stretch of 10^8 ms than the lease before it.
+ * That is once a day, and not at every grant. */
 static const char put_grant[] =
 "local function put_grant(key, before, text, ends)\n"
 "  if MODERN and not CLUSTER and string.sub(before, 39, 45) == string.sub(text, 39, 45) then\n"
@@ -168,8 +171,8 @@ static const char give_back[] =
 "  end\n"
 "end\n";
 
-/* False: not just like that. Only the end of the lease is written, and only that and the time of the grant are told: nothing
- * else has changed. */
+/* False: the renewal needs the general part. This writes only the end of the lease, and answers only with that and the
+ * time of the grant: nothing else has changed. */
 static const char prolong[] =
 "local now = clock()\n"
 /* `head`: token and nonce, as they stand in the grant. `wide`: the end with the width that it has there, and `day` its first
@@ -200,7 +203,7 @@ static const char prolong_one[] =
 "  wide, string.sub(wide, 1, 7), ARGV[5] .. '@@')\n"
 "if text then return text end\n";
 
-/* Of several mutexes, for one length of the lease. */
+/* Renew several mutexes with leases of one length. */
 static const char renew_all[] =
 "local found, told, ends = call('MGET', unpack(KEYS)), {}, now + ARGV[1]\n"
 "local ends_text, wide, keys, args = string.format('%d', ends), string.format('%015d', ends), KEYS, ARGV\n"
@@ -223,7 +226,7 @@ static const char common[] =
 "  return redis.error_reply('BADFENCE ' .. what .. ' ' .. key .. ': delete that key while nobody holds the mutex')\n"
 "end\n"
 "if owner == nil then owner = call('GET', lock) end\n"
-/* Of the latest grant. */
+/* The fields of the latest grant. */
 "local NOBODY = '00000000000000000000'\n"
 "local g = {token = 0, nonce = NOBODY, ends = 0, revoked = '0000000000000000', acquired = 0, transition = 0, id = ''}\n"
 "local next, next_until, standby, standby_until = '', 0, '@@', 0\n"
@@ -255,7 +258,8 @@ static const char common[] =
 "local lock_ends = owner and (lock_end or end_of(lock)) or -2\n"
 "if lock_ends == -2 then owner = false end\n"
 "local ours = owner and grant and owner == g.id and ends_with(lock_ends, key, g.ends)\n"
-/* Somebody made it without an end: ask again in an hour. For longer than a hundred years: ask again then. */
+/* A lock without an end, which somebody else made: ask again in an hour. One that ends in more than a hundred years:
+ * ask again then. */
 "local left = lock_ends == -1 and 3600000 or math.max(0, math.min(lock_ends - now, 3153600000000))\n"
 "local function save()\n"
 "  local tail = ''\n"
@@ -264,7 +268,7 @@ static const char common[] =
 "  end\n"
 "  local text = string.format('%016d %s %015d %s %015d %d@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
 "    g.acquired, g.transition, g.id, tail)\n"
-/* A lock that is not ours must not end with the grant, not even nearly. */
+/* A lock that is not ours must not end when the grant does, not even nearly. */
 "  put_grant(key, grant or '', text, now + (ours and left or -1000))\n"
 "  return text\n"
 "end\n"
@@ -302,14 +306,15 @@ static const char holding[] =
 "  return save()\n"
 "end\n";
 
-/* To a holder that is not one any more: was it forced away, or is it another's? */
+/* Answer a holder that holds no longer: was its grant forced away, or does another contender have the mutex? */
 static const char not_holding[] =
 "local function not_held(token)\n"
 "  return answer(token ~= '0' and g.revoked == token and 2 or 0)\n"
 "end\n";
 
 static const char waking[] =
-/* To one waiter. JVM contenders and earlier versions hear only PUBLISH, which nobody counts who listens at another server. */
+/* Publish to one waiter. JVM contenders and earlier versions hear only PUBLISH, which does not count listeners at other
+ * servers. */
 "local function reaches(channel, text)\n"
 "  return SHARDED and call('SPUBLISH', channel, text) > 0 or call('PUBLISH', channel, text) > 0\n"
 "end\n"
@@ -356,10 +361,10 @@ static const char acquire[] =
 "  local was_next = next == id\n"
 "  owner, g.token, g.nonce, g.acquired, g.id, next = id, token, nonce, now, id, ''\n"
 "  stand_down(id)\n"
-/* First of all that is written: a server that has run out of memory refuses only the first write of a script. */
+/* The first write of the script: a server that has run out of memory refuses only that one. */
 "  local text = hold(id, total, transition)\n"
 "  if not was_next then call('ZREM', queue, id) end\n" /* who is invited was taken out */
-/* Another contender of the same client was quicker than the one that was invited, which still waits. */
+/* Another contender of the same client was quicker than the invited one, which still waits. */
 "  if invited ~= '' and invited ~= id then\n"
 "    call('ZADD', queue, 'NX', score(), invited)\n"
 "  end\n"
@@ -370,17 +375,19 @@ static const char acquire[] =
 "local told = answer(0)\n"
 "if reserved then told = {0, now, shown(next), 0, 0, next_until, next_until} end\n"
 "if waits ~= '1' then return told end\n"
-/* An owner does not wait. A JVM contender that won by its timer stands in the queue, and would swallow its own release. */
+/* An owner does not wait. A JVM contender that won by its timer still stands in the queue, and would swallow the
+ * message of its own release. */
 "if owner and not ours then call('ZREM', queue, owner) end\n"
-/* Who still asks is not to be taken for one that never came back. */
+/* Move a waiter that still asks after half a day back in the queue, so that nobody drops it as one that never came
+ * back. */
 "if call('ZADD', queue, 'NX', score(), id) == 0 and tonumber(call('ZSCORE', queue, id)) < time[1] - QUEUE_KEPT / 2 then\n"
 "  call('ZADD', queue, score(), id)\n"
 "end\n"
-/* A holder that listens: see ears.h. */
+/* The holder listens for waiters: see ears.h. */
 "if ours and g.nonce > '2' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. g.nonce) end\n"
 "local before = call('ZRANK', queue, id)\n"
-/* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. Nobody needs to
- * ask before the lease that it was told of has ended. */
+/* Some of the contenders that join the queue tidy it up. There is no hurry with that, and a hand-over has no time to
+ * lose. No waiter needs to ask before the lease that it was told of has ended. */
 "if before == 0 or time[2] % 16 == 0 then\n"
 "  local kept = QUEUE_KEPT + math.ceil(math.max(left, total) / 1000)\n"
 "  call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - kept))\n"
@@ -389,7 +396,7 @@ static const char acquire[] =
 "told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
 
-/* For a holder that listens, and that could not hear of those who came before. */
+/* For a holder that listens, and that could not hear of the waiters that came before it listened. */
 static const char wished[] =
 "if call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. ARGV[1], 'wanted ' .. ARGV[2]) end\n"
 "return 0\n";
@@ -397,9 +404,9 @@ static const char wished[] =
 static const char renew[] =
 "return not_held(ARGV[3])\n";
 
-/* What no replica had is given back by us, under a nonce that may ask again. That may be quicker, on another connection: so
- * only the grant that ends when that one did. Whoever leaves without having been in the queue has just been invited: the
- * invitation goes on to the next. */
+/* With `ends_at`: the client gives back a grant that too few replicas had. Its contender may ask again under the same
+ * nonce, and be quicker on another connection: so release only the grant with that end. A contender that leaves without
+ * having been in the queue has just been invited: its invitation goes on to the next. */
 static const char release[] =
 "local id, ends_at = ARGV[1], ARGV[5]\n"
 "if ends_at and not (mine(id, ARGV[2], ARGV[3]) and num(g.ends) == ends_at) then return answer(0) end\n"
@@ -416,7 +423,7 @@ static const char release[] =
 "end\n"
 "return not_held(ARGV[3])\n";
 
-/* A waiter whose channel was not subscribed yet may have been taken for dead. */
+/* A release may have taken a waiter for dead whose channel was not subscribed yet. */
 static const char rejoin[] =
 "if owner ~= ARGV[1] then\n"
 "  call('ZADD', queue, 'NX', score(), ARGV[1])\n"
@@ -438,14 +445,14 @@ static const char force_release[] =
 "end\n"
 "vacate()\n"
 "return answer(1)\n";
-/* Who was invited has left the queue, and comes next. */
+/* The invited contender has left the queue; it comes next. */
 static const char list_row[] =
 "local told = answer(0)\n"
 "told[8], told[9] = call('ZCARD', queue) + (reserved and 1 or 0), call('GET', KEYS[#KEYS]) or ''\n"
 "told[10] = shown(reserved and next or call('ZRANGE', queue, 0, 0)[1] or '')\n"
 "return told\n";
 
-/* A write that was given up may arrive after the next one of the same grant, and must not undo it. */
+/* A write that the client gave up may arrive after the next write of the same grant, and must not undo it. */
 static const char write_note[] =
 "local id, nonce, token, number, bytes = unpack(ARGV)\n"
 "if token == '0' or not mine(id, nonce, token) then return not_held(token) end\n"
@@ -460,7 +467,7 @@ static const char write_note[] =
 static const char read_note[] =
 "return {clock(), call('GET', KEYS[#KEYS]) or ''}\n";
 
-/* Those who wait stay in the queue: they would sleep for as long as the lease that they were told of. */
+/* The waiters stay in the queue: they would sleep as long as the lease that they were told of. */
 static const char forget[] =
 "local note, fence = KEYS[#KEYS], CLUSTER and lock .. ':fence' or KEYS[4]\n"
 "local noted = call('GET', note)\n"
@@ -474,7 +481,7 @@ static const char forget[] =
 "return answer(1)\n";
 /* clang-format on */
 
-/* What each script is made of, in this order. */
+/* The parts of each script, in their order. */
 enum { PARTS_MOST = 10 };
 static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
     [REDIS_ACQUIRE] = {first_of_all, put_grant, tell_grant, read_grant, take, times, common, scoring, holding, acquire},
@@ -510,7 +517,7 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     char db[24] = "";
     if (options->login.db != 0)
         snprintf(db, sizeof db, "/%ld", options->login.db);
-    /* How far apart a move of the slot may bring the ends of two keys, in ms. */
+    /* How far apart the move of a slot may bring the ends of two keys, in ms. */
     const int ends_differ = options->kind == REDIS_CLUSTER ? 5 : 0;
     char first[96];
     const int length = snprintf(first, sizeof first, "local db, CLUSTER, ENDS_DIFFER = '%s', %s, %d\n", db,
@@ -528,7 +535,7 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     return text;
 }
 
-enum { LISTENS = 2, NONCE_DIGITS = 20 }; /* added to the first digit of a nonce */
+enum { LISTENS = 2, NONCE_DIGITS = 20 }; /* what is added to the first digit of a nonce */
 
 uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
 {

@@ -9,32 +9,32 @@
 typedef enum redis_script {
     REDIS_ACQUIRE,
     REDIS_RENEW,
-    REDIS_RENEW_ALL, /* several mutexes for one length of the lease; those are renewed that need nothing else */
+    REDIS_RENEW_ALL, /* renews several mutexes that share a lease, except those that need more than that */
     REDIS_RELEASE,
     REDIS_READ,
     REDIS_FORCE_RELEASE,
     REDIS_REJOIN,
     REDIS_WISHED,   /* does anybody wait? */
-    REDIS_LIST_ROW, /* this one and those below use the note, too */
+    REDIS_LIST_ROW, /* this script and those below use the note, too */
     REDIS_WRITE_NOTE,
     REDIS_READ_NOTE,
     REDIS_FORGET,
     REDIS_SCRIPTS,
 } redis_script;
 
-/* The numbers of a request as the scripts want them: nonces and tokens have the width that they have in a grant. */
+/* The numbers of a request in the form that the scripts want: nonces and tokens have the same width as in a grant. */
 typedef struct redis_numbers {
     char nonce[24];
-    char token[24]; /* "0": whichever it is */
-    char total[24]; /* ttl and transition */
+    char token[24]; /* "0": any token */
+    char total[24]; /* ttl and transition, added */
     char transition[24];
 } redis_numbers;
 
 redis_numbers simba__redis_numbers_of(const simba_request *request);
-/* A nonce as it stands in a grant, see ears.h. 0: it is none. */
+/* Read a nonce as it stands in a grant; see ears.h. 0: the text is none. */
 uint64_t simba__redis_nonce_read(const char *text, const char **ret_end);
 
-/* The names of the keys that a script is given, in their order: for put_script, and for whoever plays a client. */
+/* The names of the keys that a script gets, in their order: for put_script, and for tests that play a client. */
 enum { REDIS_KEYS_MOST = 5, REDIS_KEY_SIZE = SIMBA_MUTEX_BYTES + 32 };
 size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,
                                 char ret_keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE]);

@@ -24,9 +24,9 @@ typedef struct redis_sentinel {
     redis_nodes *nodes;
     redis_inquiry inquiry;
     const char *question[3];
-    simba__endpoint master; /* the latest answer */
-    simba__endpoint former; /* the master of before, as the listener heard */
-    simba_local outdated;   /* until then a sentinel that names `former` has not heard of the change */
+    simba__endpoint master; /* what the sentinels answered last */
+    simba__endpoint former; /* the master before that, as the listener heard */
+    simba_local outdated;   /* until then, a sentinel that names `former` has not heard of the change */
 
     redis_conn listener;
     size_t listens_to;
@@ -107,9 +107,10 @@ static void find_master(redis_conn *conn)
     const redis_node *node = conn->owner;
     redis_sentinel *sentinel = of(node->all);
     if (conn->link.failures > 0 && !sentinel->inquiry.running)
-        sentinel->inquiry.first++; /* another one may know better */
+        sentinel->inquiry.first++; /* another sentinel may know better */
     ask(sentinel);
-    /* There is no time to wait for them, who may be behind the same outage. They tell if it is another one now. */
+    /* There is no time to ask the sentinels, which may be behind the same outage. If the master has changed, the
+     * listener will hear it. */
     if (conn->link.hurries > 0 && sentinel->master.port != 0)
         lead_to_master(sentinel, conn, sentinel->master.where);
     if (sentinel->listener.link.state == SIMBA__LINK_CLOSED)
@@ -164,7 +165,7 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
         hear_switch(sentinel, reply->element[2]->str);
 }
 
-/* The connection tries again by itself: with the next one. */
+/* The connection tries again by itself; let it try the next sentinel. */
 static void on_down(redis_conn *conn)
 {
     redis_sentinel *sentinel = listener_of(conn);

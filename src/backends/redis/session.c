@@ -10,11 +10,11 @@
 #include "util/error.h"
 
 enum {
-    HOPS_MOST = 7,      /* from one server of a cluster to another */
-    PATIENCE_MS = 1000, /* with replicas, at most */
-    WINDOW_FIRST = 64,  /* errands that may be sent and not answered before others stand in line */
-    WINDOW_MOST = 4096, /* likewise, and for renewals always */
-    LATE_MS = 100,      /* an answer that takes so much longer than the fastest stood in line at the server */
+    HOPS_MOST = 7,      /* how often servers of a cluster may send an errand on */
+    PATIENCE_MS = 1000, /* how long to wait for replicas, at most */
+    WINDOW_FIRST = 64,  /* how many errands may be unanswered before others stand in line, at first */
+    WINDOW_MOST = 4096, /* the largest window; renewals always have this one */
+    LATE_MS = 100,      /* an answer that took so much longer than the fastest has stood in line at the server */
 };
 
 /* --- states ----------------------------------------------------------------------------------------- */
@@ -44,14 +44,14 @@ static void move_confirmation(redis_session *s, redis_confirmation to)
     s->confirmation = to;
 }
 
-/* Every event begins with this: all commands and outcomes of the last one were taken. */
+/* Every event begins with this. The caller has taken all commands and outcomes of the event before. */
 static void begin(redis_session *s)
 {
     SIMBA__ASSERT(s->written == s->sent.before && !simba__ring_first(&s->over));
     s->actions = 0;
 }
 
-/* Every event ends with this: what always holds. Returns the actions. */
+/* Every event ends with this check of what always holds. Returns the actions. */
 static unsigned invariant(const redis_session *s)
 {
     const bool down = s->state == REDIS_SESSION_DOWN;
@@ -62,7 +62,7 @@ static unsigned invariant(const redis_session *s)
     SIMBA__ASSERT(s->window >= 1 && s->window <= WINDOW_MOST && s->asked <= s->unanswered);
     SIMBA__ASSERT(s->state != REDIS_SESSION_READY || s->loaded == REDIS_SCRIPTS);
     SIMBA__ASSERT(s->state != REDIS_SESSION_LOADING || s->loaded < REDIS_SCRIPTS);
-    /* Nothing is held that nobody will ever ask about. */
+    /* If an errand is held, a WAIT about it is under way. */
     SIMBA__ASSERT(!simba__ring_first(&s->held) || s->confirmation != REDIS_UNASKED);
     return s->actions;
 }
@@ -128,7 +128,7 @@ static void end(redis_session *s, redis_errand *errand, redis_outcome outcome)
     simba__redis_errand_move(errand, REDIS_OVER, &s->over);
 }
 
-/* Errands that fail from now on fail for this. */
+/* Errands that fail from now on get this error. */
 static void blame(redis_session *s, int code, const char *why)
 {
     simba__error_set(&s->error, code, "redis %s: %s", s->at->where, why);
@@ -140,7 +140,7 @@ static void drop(redis_session *s, int code, const char *why)
     s->actions |= REDIS_DO_DROP;
 }
 
-/* As the server says. */
+/* Drop the connection over an error of the server. */
 static void drop_over(redis_session *s, const char *text)
 {
     bool useless;
@@ -166,7 +166,7 @@ static void send(redis_session *s, redis_errand *errand, simba_local now)
     s->actions |= REDIS_DO_SET_TIMER;
 }
 
-/* A command of our own. NULL: out of memory. */
+/* Send a command of our own. NULL: out of memory. */
 static redis_errand *send_own(redis_session *s, redis_purpose purpose, simba_local now)
 {
     redis_errand *errand = simba__redis_errand_begin(s->errands, purpose, NULL);
@@ -186,7 +186,7 @@ redis_errand *simba__redis_session_own(redis_session *s, redis_purpose purpose, 
     return errand;
 }
 
-/* What a holder wants keeps its order: a note is written before the mutex is released. */
+/* Requests of a holder keep their order: a note that was written before the release goes out before it. */
 static simba__ring *line_for(redis_session *s, simba_op op)
 {
     if (op == SIMBA_OP_RENEW)
@@ -212,7 +212,7 @@ redis_errand *simba__redis_session_withdraw(redis_session *s)
     return errand;
 }
 
-/* Can a renewal share a script? Not in a cluster: the keys are on different slots. */
+/* True if a renewal can share a script. In a cluster it cannot: the keys are in different slots. */
 static bool fits_batch(const redis_session *s, const redis_errand *errand)
 {
     return !errand->alone && s->options->kind != REDIS_CLUSTER;
@@ -224,13 +224,13 @@ static bool same_lease(const redis_errand *one, const redis_errand *other)
            one->request->transition_ms == other->request->transition_ms;
 }
 
-/* Until when it is worth asking for it: its deadline is put off while it stands in line. */
+/* When asking for it stops being worth while. Its deadline is put off while it stands in line. */
 static simba_local worth_until(const simba_request *request)
 {
     return request->give_up.ns > request->deadline.ns ? request->give_up : request->deadline;
 }
 
-/* Its turn has come. False: too late, so it is over. */
+/* Its turn has come. False: it is too late, and the errand is over. */
 static bool has_time(redis_session *s, redis_errand *errand, simba_local now)
 {
     if (worth_until(errand->request).ns > now.ns)
@@ -240,7 +240,7 @@ static bool has_time(redis_session *s, redis_errand *errand, simba_local now)
     return false;
 }
 
-/* Those that can share a script. */
+/* Send the renewals that can share a script. */
 static void send_batches(redis_session *s, simba_local now)
 {
     redis_errand *first = NULL;
@@ -258,7 +258,7 @@ static void send_batches(redis_session *s, simba_local now)
 
 static void send_one(redis_session *s, redis_errand *errand, simba_local now)
 {
-    /* The first answer is nobody's business: if it is an error, so is the second. */
+    /* Ignore the answer to ASKING: if it is an error, the answer to the next command is one, too. */
     if (errand->asking && !send_own(s, REDIS_FOR_ASKING, now)) {
         blame(s, SIMBA_ENOMEM, "out of memory");
         end(s, errand, REDIS_FAIL);
@@ -274,13 +274,13 @@ static void ask_replicas(redis_session *s, simba_local now)
         drop(s, SIMBA_ENOMEM, "out of memory");
 }
 
-/* Do replicas have to have what this does? */
+/* True if replicas have to confirm this request. */
 static bool is_confirmed(const simba_request *request)
 {
     return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
 }
 
-/* From the front of a line, as many as there is room for. Is anything among them that replicas have to have? */
+/* Send errands from the front of a line while there is room. Returns true if replicas have to confirm one of them. */
 static bool send_line(redis_session *s, simba__ring *line, size_t window, simba_local now)
 {
     bool may_grant = false;
@@ -355,13 +355,14 @@ unsigned simba__redis_session_up(redis_session *s, simba_local now)
     s->window = WINDOW_FIRST;
     s->narrowed_at.ns = 0;
     s->fastest_ns = INT64_MAX;
-    load_scripts(s, now); /* it may be another server, or the same one without its memory */
+    load_scripts(s, now); /* it may be another server, or the same one after a restart */
     return invariant(s);
 }
 
 /* --- replicas --------------------------------------------------------------------------------------- */
 
-/* The runtime puts the deadline of a request that stood in line off, and may not have done so yet. */
+/* When the request runs out of time. The runtime puts off the deadline of a request that stood in line, perhaps only
+ * after this. */
 static simba_local due_at(const redis_errand *errand)
 {
     const simba_request *request = errand->request;
@@ -370,7 +371,7 @@ static simba_local due_at(const redis_errand *errand)
     return due.ns > request->deadline.ns ? due : request->deadline;
 }
 
-/* Half of the time that the request had when it was sent, but not too long. */
+/* How long replicas may take: half of the time that the request had when it was sent, and PATIENCE_MS at most. */
 static simba_local end_of_patience(const redis_errand *errand)
 {
     const int64_t half_ns = (due_at(errand).ns - errand->sent_at.ns) / 2;
@@ -430,7 +431,7 @@ static bool begins_with(const char *text, const char *words)
     return strncmp(text, words, strlen(words)) == 0;
 }
 
-/* MOVED, ASK: another server has the slot, for good or until it has moved. */
+/* MOVED or ASK: another server has the slot, for good or while it moves. */
 static void send_on(redis_session *s, redis_errand *errand, const char *text)
 {
     char why[160];
@@ -448,7 +449,7 @@ static void send_on(redis_session *s, redis_errand *errand, const char *text)
     end(s, errand, REDIS_REDIRECT);
 }
 
-/* A flushed script cache is no reason to fail, once. */
+/* The server has lost our scripts: load them and send the errand again, once. */
 static void send_again(redis_session *s, redis_errand *errand, simba_local now)
 {
     errand->reloaded = true;
@@ -479,7 +480,7 @@ static void take_request(redis_session *s, redis_errand *errand, const redis_ans
 {
     switch (answer->kind) {
     case REDIS_SAID_GRANTED:
-        SIMBA__ASSERT(is_confirmed(errand->request)); /* so a WAIT is under way, or another one will be */
+        SIMBA__ASSERT(is_confirmed(errand->request)); /* so a WAIT about it is under way, or the next one will be */
         if (s->options->replicas > 0)
             simba__redis_errand_move(errand, REDIS_HELD, &s->held);
         else
@@ -506,7 +507,7 @@ static void take_request(redis_session *s, redis_errand *errand, const redis_ans
     }
 }
 
-/* Nobody waits for it, or only we do. */
+/* The answer to a command of our own, or to a request that nobody waits for any more. */
 static void take_own(redis_session *s, redis_errand *errand, const redis_answer *answer, simba_local now)
 {
     if (errand->purpose == REDIS_FOR_LEARNING) {
@@ -521,7 +522,7 @@ static void take_own(redis_session *s, redis_errand *errand, const redis_answer 
     simba__redis_errand_forget(errand);
 }
 
-/* One less is unanswered: it goes to another stage now. */
+/* Take out the errand whose answer has come. The caller moves it to another stage. */
 static redis_errand *take_first(redis_session *s)
 {
     redis_errand *errand = simba__redis_session_first(s);
@@ -533,8 +534,8 @@ static redis_errand *take_first(redis_session *s)
     return errand;
 }
 
-/* What an answer says about the line at the server. One late answer halves the window, and all that were sent before that say
- * nothing new. */
+/* Widen or halve the window by how long this answer took. A late answer halves it once: the errands that were sent
+ * before then say nothing new. */
 static void adapt_window(redis_session *s, const redis_errand *errand, simba_local now)
 {
     const int64_t took_ns = now.ns - errand->sent_at.ns;
@@ -548,7 +549,7 @@ static void adapt_window(redis_session *s, const redis_errand *errand, simba_loc
     }
 }
 
-/* Is there a line, and room for a good part of it? */
+/* True if errands stand in line and a good part of them can be sent. */
 static bool has_room(const redis_session *s)
 {
     return (others_wait(s) && s->asked <= s->window / 2) ||
@@ -629,8 +630,8 @@ unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simb
         return invariant(s);
     }
     s->actions |= REDIS_DO_SUSPECT;
-    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
-     * the connection may be stuck for as long again, and with it all renewals. */
+    /* Nothing has come since this renewal was sent. TCP repeats lost bytes after pauses that double. So after an outage
+     * the connection may stay stuck for as long as the outage took, and all renewals with it. */
     if (errand->request->op == SIMBA_OP_RENEW && errand->answers == s->answers) {
         move(s, REDIS_SESSION_STUCK);
         s->tick_at = now;

@@ -25,8 +25,8 @@ static redis_store *of(const redis_commands *commands)
 
 /* --- what a request says ------------------------------------------------------------------------------ */
 
-/* "": nobody of this client can be in the queue of the mutex, so nobody has to be taken out of it. Otherwise "@@", and whose
- * invitation came to us, if one did. */
+/* Name the contender of this client that was invited to the mutex: "@@" and its id, or "@@" if none was. "": no
+ * contender of this client can be in the queue of the mutex, so the script has none to take out. */
 static void name_invited(redis_subs *subs, const char *mutex, char *out, size_t size)
 {
     const char *invited = simba__redis_subs_invited(subs, mutex);
@@ -96,7 +96,7 @@ static void put(redis_commands *commands, const simba_request *request)
         simba__redis_subs_observed(subs, mutex);
         simba__redis_commands_put_script(commands, REDIS_READ, mutex, 0, NULL);
         break;
-    case SIMBA_OP_LIST: /* one row of one, see list.c */
+    case SIMBA_OP_LIST: /* one row of a list, see list.c */
         simba__redis_commands_put_script(commands, REDIS_LIST_ROW, mutex, 0, NULL);
         break;
     case SIMBA_OP_WRITE_NOTE: {
@@ -124,7 +124,7 @@ static void put(redis_commands *commands, const simba_request *request)
 
 /* --- what becomes of it ------------------------------------------------------------------------------- */
 
-/* What the answer says to those who wait and watch. */
+/* Tell those who wait and watch what the answer says. */
 static void answered(redis_commands *commands, const simba_request *request, bool holds)
 {
     redis_subs *subs = &of(commands)->subs;
@@ -146,7 +146,7 @@ static redis_answer read_reply(redis_commands *commands, simba_request *request,
     int64_t more;
     simba_reply row;
     bool fine;
-    bool counts = false; /* once replicas have it */
+    bool counts = false; /* it counts once replicas have it */
     switch (request->op) {
     case SIMBA_OP_LIST:
         fine = simba__redis_parse(reply, request, &row, &more);
@@ -170,7 +170,7 @@ static redis_answer read_reply(redis_commands *commands, simba_request *request,
     return (redis_answer){.kind = !fine ? REDIS_SAID_ODDITY : counts ? REDIS_SAID_GRANTED : REDIS_SAID_DONE};
 }
 
-/* The time, and the note. */
+/* The answer is the time and the note. */
 static void finish_note(redis_commands *commands, redis_errand *errand, const redisReply *reply)
 {
     simba_request *request = errand->request;
@@ -243,7 +243,7 @@ static void moved(redis_nodes *nodes)
 
 /* --- lifetime ----------------------------------------------------------------------------------------- */
 
-/* Something has ended, perhaps the last that the end had to wait for. */
+/* A lookup has ended. If the store is closing and waits for no other, it is closed. */
 static void look_whether_closed(simba__links *links)
 {
     redis_store *self = (redis_store *)(void *)((char *)links - offsetof(redis_store, nodes.conns.links));
@@ -293,7 +293,7 @@ void simba__redis_store_cancel(void *instance, simba_request *request)
     simba__redis_errand_fail(errand, SIMBA_ETIMEDOUT, "redis %s: no answer in time", where);
 }
 
-/* A list asks many times, and has its deadline for all of it. */
+/* A list sends many commands within its one deadline. */
 bool simba__redis_store_in_line(void *instance, simba_request *request)
 {
     redis_errand *errand = request->backend_data;

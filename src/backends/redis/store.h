@@ -19,7 +19,7 @@ typedef struct redis_store {
 int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_context *tls,
                             const redis_topology *topology);
 
-/* For the table, of a redis_store. */
+/* The functions of the back end's table; `instance` is a redis_store. */
 void simba__redis_store_submit(void *instance, simba_request *request);
 void simba__redis_store_cancel(void *instance, simba_request *request);
 bool simba__redis_store_in_line(void *instance, simba_request *request);

@@ -1,10 +1,10 @@
-/* See subs.h. waiters.c decides what to subscribe and whom to tell; this file carries it out on the connections.
+/* See subs.h. waiters.c decides what to subscribe to and whom to tell; this file does it on the connections.
  *
- * scripts.c has the names of the channels. A client that holds anything also hears of every grant that is forced away,
+ * scripts.c has the names of the channels. A client that holds any mutex also hears of every grant that is forced away,
  * which is rare.
  *
- * A PING after a subscription carries the name of the mutex, so its echo says that the subscription is live:
- * messages before it may have been missed. */
+ * After a subscription the client sends a PING with the name of the mutex. Its echo says that the subscription is in
+ * force; messages before the echo may have been missed. */
 #include "backends/redis/subs.h"
 
 #include <stdio.h>
@@ -23,8 +23,8 @@ static const char revocations[] = "simba:@@revoked";
 
 typedef struct redis_watch {
     simba__node entry;  /* in the table */
-    simba_topic *topic; /* NULL: nobody watches */
-    redis_node *node;   /* where it is */
+    simba_topic *topic; /* NULL: the runtime does not watch it */
+    redis_node *node;   /* the node that has the mutex */
     simba__ring idle, looks, due;
     redis_waiters waiters;
     char mutex[];
@@ -58,14 +58,14 @@ static redis_watch *find(const redis_subs *self, const char *mutex)
     return of_entry(simba__table_find(&self->watches, simba__hash(mutex), is_of, mutex));
 }
 
-/* Have the chores looked after at this time, or earlier. */
+/* Have the chores done at this time, or earlier. */
 static void set_chores(redis_subs *self, simba_local at)
 {
     if (self->chores.index == 0 || at.ns < self->chores.at.ns)
         self->host->timer_set(self->host, &self->chores, at);
 }
 
-/* Have it where its state says that it belongs. */
+/* Put the watch into the rings that its state calls for. */
 static void sort_in(redis_subs *self, redis_watch *watch)
 {
     const redis_waiters *w = &watch->waiters;
@@ -79,7 +79,7 @@ static void sort_in(redis_subs *self, redis_watch *watch)
         set_chores(self, w->look_at);
 }
 
-/* Find or make; a new one is idle. NULL: out of memory. */
+/* Find the watch or make an idle one. NULL: out of memory. */
 static redis_watch *make(redis_subs *self, const char *mutex)
 {
     redis_watch *watch = find(self, mutex);
@@ -108,8 +108,8 @@ static void drop(redis_subs *self, redis_watch *watch)
 
 /* --- doing ------------------------------------------------------------------------------------------ */
 
-/* `command`: SUBSCRIBE or UNSUBSCRIBE. In a cluster messages of this version come by shard; those of JVM contenders and of
- * earlier versions do not. */
+/* `command`: SUBSCRIBE or UNSUBSCRIBE. In a cluster, messages of this version come by shard; those of JVM contenders
+ * and earlier versions do not. */
 static void put_channel(const char *command, const redis_watch *watch, const char *suffix, const char *id)
 {
     char channel[CHANNEL_SIZE];
@@ -144,7 +144,7 @@ static void put_all(const char *command, const redis_watch *watch)
         put_waiter(command, watch, waiter->id);
 }
 
-/* What was put is sent before the turn ends. */
+/* Send the commands before the turn ends. */
 static void send_soon(redis_subs *self)
 {
     self->host->wake(self->host);
@@ -158,7 +158,7 @@ static void queue_up(const redis_watch *watch)
                                    (const char *const[]){waiter->id});
 }
 
-/* What an event has led to; `id` and `nonce`: of the contender that it was about, if it was about one. */
+/* Carry out the actions of an event. `id` and `nonce`: the contender that the event was about, if there was one. */
 static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, const char *id, uint64_t nonce)
 {
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
@@ -205,7 +205,7 @@ static void hear_standby(redis_subs *self, redis_watch *watch, const char *text)
         act(self, watch, simba__redis_waiters_standby(&watch->waiters, now, self->host->random(self->host)));
 }
 
-/* What follows the word, if that is about our database. NULL: it is not, or it is another word. */
+/* The text behind the word, if the message is about our database. NULL: it is not, or it is another word. */
 static const char *behind(const redis_subs *self, const char *text, const char *word)
 {
     char first[48];
@@ -215,7 +215,7 @@ static const char *behind(const redis_subs *self, const char *text, const char *
     return strncmp(text, first, (size_t)length) == 0 ? text + length : NULL;
 }
 
-/* Anybody can publish. So what is heard is never told on: it is a reason to ask the store, whose answer is. */
+/* Anybody can publish. So a message is never passed on: it only makes us ask the store, whose answer counts. */
 static void hear_release(redis_subs *self, redis_watch *watch, const char *text)
 {
     const char *rest = behind(self, text, "released");
@@ -265,7 +265,7 @@ static redis_watch *find_named(redis_subs *self, const char *from, size_t length
     return find(self, mutex);
 }
 
-/* A name may have "}:" in it, and so may an id: then only our table knows where one ends and the other begins. */
+/* A mutex and an id may each have "}:" in them: then only our table knows where one ends and the other begins. */
 static void hear(redis_subs *self, const char *channel, const char *text)
 {
     static const char prefix[] = "simba:{";
@@ -308,15 +308,15 @@ static bool is_text(const redisReply *reply)
     return reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
 }
 
-/* The map is out of date. When the new one has come, what has moved is listened for where it is. */
+/* The map of the slots is out of date. When the new one has come, the client subscribes at the new servers. */
 static void look_for_slots(redis_node *node)
 {
     if (node->all->topology->lost)
         node->all->topology->lost(node);
 }
 
-/* A server before 7.0 does not know sharded pub/sub, and a user may not be allowed to use it: then whoever publishes falls back
- * on what all of them know. */
+/* Servers before 7.0 do not know sharded pub/sub, and a server may not permit it to our user. Then publishers fall back
+ * on PUBLISH, which every server knows. */
 static void on_error(redis_conn *conn, const char *text)
 {
     redis_node *node = conn->owner;
@@ -329,7 +329,7 @@ static void on_error(redis_conn *conn, const char *text)
         simba__redis_conn_refused(conn, text);
 }
 
-/* A server that gives a slot away ends the subscriptions to its channels; so do we when nobody listens any more. */
+/* A server that gives a slot away ends the subscriptions to its channels; the client ends those that nobody needs. */
 static void on_unsubscribed(redis_node *node, const char *channel)
 {
     static const char prefix[] = "simba:{";
@@ -370,13 +370,13 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_text(reply->element[1])) {
         hear_pong(node, reply->element[1]->str);
     } else if (is_text(reply)) {
-        hear_pong(node, reply->str); /* the form that it has while nothing is subscribed */
+        hear_pong(node, reply->str); /* the form of a pong while nothing is subscribed */
     }
 }
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
-/* Everything on this node goes through this event. */
+/* Send this event to every watch on this node. */
 static void each(const redis_node *node, unsigned (*event)(redis_waiters *w))
 {
     redis_subs *self = node->all->subs;
@@ -387,7 +387,7 @@ static void each(const redis_node *node, unsigned (*event)(redis_waiters *w))
 
 static void on_up(redis_conn *conn)
 {
-    ((redis_node *)conn->owner)->has_no_shards = false; /* as far as we know */
+    ((redis_node *)conn->owner)->has_no_shards = false; /* until the server says otherwise */
     simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", revocations});
     each(conn->owner, simba__redis_waiters_up);
     simba__redis_ears_up(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
@@ -397,7 +397,8 @@ static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
     simba__redis_ears_down(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
-    /* One that is gone comes back, and those who ask are told. A refusal is for somebody to look at. */
+    /* A lost connection comes back, and callers get the error. A refusal is for a person to look at, so it is a
+     * warning. */
     const bool away = simba__is_transient(conn->link.error.code);
     if (conn->link.failures == 1)
         conn->link.host->log(conn->link.host, away ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "%s; no pushes until it is back",

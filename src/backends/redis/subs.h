@@ -12,9 +12,9 @@ typedef struct redis_subs {
     simba_host *host;
     redis_nodes *nodes;
     simba__table watches; /* by mutex: the channels that we listen to, and the mutexes that somebody waits for */
-    simba__ring idle;     /* watches that nobody needs; the first to be forgotten comes first */
-    simba__ring looks;    /* watches with a time at which to look at the mutex */
-    simba__ring due;      /* watches to tell of when the turn ends */
+    simba__ring idle;     /* watches that nobody needs; the one to drop next comes first */
+    simba__ring looks;    /* watches of mutexes to look at, at a set time */
+    simba__ring due;      /* watches about which to tell the runtime when the turn ends */
     simba_timer chores;
     redis_ears ears;
 } redis_subs;
@@ -23,21 +23,22 @@ extern const redis_conn_events simba__redis_subs_events;
 int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes);
 int simba__redis_subs_watch(redis_subs *self, simba_topic *topic);
 void simba__redis_subs_unwatch(redis_subs *self, simba_topic *topic);
-/* Take in what the answer to a request says about the waiters here. */
+/* Note which contenders here wait, from the answer to a request. */
 void simba__redis_subs_waits(redis_subs *self, const simba_request *request);
 void simba__redis_subs_left(redis_subs *self, const simba_request *request);
-/* Somebody here holds a mutex of this node: listen, should it be forced away. */
+/* A contender here holds a mutex of this node: listen for a forced release. */
 void simba__redis_subs_holds(redis_node *node);
 /* The owner of this mutex is a JVM contender. */
 void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply);
-/* Somebody reads it, and will watch it for that. */
+/* Somebody reads this mutex, and will watch it for changes. */
 void simba__redis_subs_observed(redis_subs *self, const char *mutex);
-/* Whose invitation to this mutex came here; "": nobody's. NULL: nobody here waits for it, or has a moment ago. */
+/* The id of the contender here that was invited to this mutex; "": none was. NULL: no contender here waits for it or
+ * waited until a moment ago. */
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);
 void simba__redis_subs_woken(redis_subs *self);
 /* The topology has changed. */
 void simba__redis_subs_moved(redis_subs *self);
-/* Is there anything to be listened for on this node? */
+/* Does this node have anything to listen for? */
 bool simba__redis_subs_needs(const redis_node *node);
 void simba__redis_subs_close(redis_subs *self);
 void simba__redis_subs_fini(redis_subs *self);

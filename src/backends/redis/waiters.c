@@ -22,8 +22,8 @@
 
 enum {
     GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for the invited waiter */
-    GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
-    LOOK_MS = 250,      /* between looks at a foreign grant; more for waiters later in the queue */
+    GRACE_MORE_MS = 45, /* added at most, at random, so that not all come at once */
+    LOOK_MS = 250,      /* how often to look at a foreign grant; waiters further back look less often */
     LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
     GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
 };
@@ -74,7 +74,7 @@ static unsigned invariant(const redis_waiters *w, unsigned actions)
     SIMBA__ASSERT(w->hearing == REDIS_HEARS || w->interest != REDIS_DUE);
     SIMBA__ASSERT(w->gone <= GONE_MOST);
     SIMBA__ASSERT(w->hearing != REDIS_DEAF || w->echo == REDIS_ECHO_NONE);
-    SIMBA__ASSERT(w->hearing != REDIS_ASKED || w->echo != REDIS_ECHO_NONE); /* somebody will say that it is in force */
+    SIMBA__ASSERT(w->hearing != REDIS_ASKED || w->echo != REDIS_ECHO_NONE); /* an echo will say that it is in force */
     SIMBA__ASSERT(!w->first == (w->here + w->gone == 0));
     return actions;
 }
@@ -84,7 +84,7 @@ static simba_local later(simba_local at, int64_t ms)
     return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
 }
 
-/* Tell the watchers; if there are none, note that they missed it, unless there was nothing to hear. */
+/* Tell the watchers. If there are none, remember that they missed it, unless nothing is subscribed. */
 static unsigned tell(redis_waiters *w, unsigned action)
 {
     if (simba__redis_waiters_watched(w))
@@ -94,7 +94,7 @@ static unsigned tell(redis_waiters *w, unsigned action)
     return 0;
 }
 
-/* Something was subscribed. */
+/* Have the new subscription confirmed by an echo. */
 static unsigned confirm(redis_waiters *w)
 {
     set_echo(w, w->echo == REDIS_ECHO_NONE ? REDIS_ECHO_DUE : REDIS_ECHO_AGAIN);
@@ -161,7 +161,7 @@ unsigned simba__redis_waiters_observed(redis_waiters *w)
 
 /* --- who waits -------------------------------------------------------------------------------------- */
 
-/* The party to find: of this id, `here` or not, and of this nonce, if that matters. */
+/* What to find: a waiter with this id, `here` or not, and with this nonce if that matters. */
 typedef struct sought {
     const char *id;
     bool here;
@@ -187,7 +187,7 @@ const char *simba__redis_waiters_invited(const redis_waiters *w)
     return find(w, w->invited, true, NULL) ? w->invited : "";
 }
 
-/* NULL: out of memory. There is no invitation then: the timers will do. */
+/* NULL: out of memory. Then the waiter gets no invitation, and its timers have to do. */
 static redis_waiter *add(redis_waiters *w, const char *id)
 {
     redis_waiter *waiter = simba__table_reserve(&w->ids) ? simba__calloc(1, sizeof *waiter + strlen(id) + 1) : NULL;
@@ -215,7 +215,7 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
     unsigned actions = 0;
     if (find(w, id, true, &nonce)) {
         if (find(w, w->invited, true, NULL))
-            w->invited[0] = '\0'; /* it was of no use */
+            w->invited[0] = '\0'; /* the invitation did not help: the waiter waits again */
         return invariant(w, 0);
     }
     redis_waiter *kept = find(w, id, false, NULL);
@@ -230,8 +230,8 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
     kept->here = true;
     kept->nonce = nonce;
     w->here++;
-    /* Its invitation may have come before the answer that made it wait. Then this one has to ask: to any other the mutex is
-     * kept for somebody else. */
+    /* The invitation may have come before the answer that made the contender wait. Then this contender has to ask: the
+     * server keeps the mutex for it, and refuses all others. */
     return invariant(w, actions | (strcmp(w->invited, id) == 0 ? REDIS_TELL_ID : 0));
 }
 
@@ -261,7 +261,7 @@ unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t
 {
     const int64_t ms = LOOK_MS * (place > 0 ? place : 1);
     const simba_local at = later(now, ms);
-    /* A waiter asks at the end of the lease anyway. */
+    /* A waiter asks at the end of the lease in any case. */
     if (simba__redis_waiters_watched(w) && left_ms > ms && (!w->will_look || at.ns < w->look_at.ns))
         look_at(w, at);
     return invariant(w, 0);
@@ -279,7 +279,8 @@ unsigned simba__redis_waiters_up(redis_waiters *w)
     return invariant(w, REDIS_SUBSCRIBE | confirm(w));
 }
 
-/* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
+/* CHANGED makes one of the waiters ask. The release may have dropped the others from the queue when nobody heard their
+ * invitation. */
 unsigned simba__redis_waiters_confirmed(redis_waiters *w)
 {
     const bool again = w->echo == REDIS_ECHO_AGAIN;
@@ -305,7 +306,7 @@ redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from)
     return NULL;
 }
 
-/* The client misses events meanwhile, and makes up for them when the next subscription is confirmed. */
+/* The client misses messages meanwhile. It makes up for them when the next subscription is confirmed. */
 unsigned simba__redis_waiters_down(redis_waiters *w)
 {
     set_hearing(w, REDIS_DEAF);
@@ -332,14 +333,15 @@ unsigned simba__redis_waiters_noted(redis_waiters *w)
     return invariant(w, tell(w, REDIS_TELL_NOTED));
 }
 
-/* Also for one that is not known to wait: the answer that says so may come after the invitation. */
+/* Also remember the invitation of a contender that is not known to wait: the answer that says so may come after it. */
 unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id)
 {
     snprintf(w->invited, sizeof w->invited, "%s", id);
     return invariant(w, tell(w, REDIS_TELL_RELEASED));
 }
 
-/* Whichever of our waiters stands by, and however often the mutex changes hands meanwhile: in a moment one of them asks. */
+/* In a moment one of our waiters asks, whichever of them stands by, and however often the mutex changes hands
+ * meanwhile. */
 unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance)
 {
     look_at(w, later(now, GRACE_MS + (int64_t)(chance % GRACE_MORE_MS)));

@@ -1,5 +1,6 @@
-/* Which parties of this client wait for a mutex or watch it: what to subscribe for them, and whom to tell of a
- * message. Pure: an event comes in, with the time if that matters, and actions come out. subs.c carries them out. */
+/* The contenders and observers of this client that wait for a mutex or watch it: what to subscribe to for them, and
+ * whom to tell of a message. Pure: an event comes in, with the time if that matters, and actions come out. subs.c
+ * carries them out. */
 #ifndef SIMBA_BACKENDS_REDIS_WAITERS_H
 #define SIMBA_BACKENDS_REDIS_WAITERS_H
 
@@ -10,58 +11,59 @@
 /* The state of our subscription at the server. */
 typedef enum redis_hearing {
     REDIS_DEAF,  /* nothing is subscribed */
-    REDIS_ASKED, /* SUBSCRIBE was sent, and may not be in force */
+    REDIS_ASKED, /* SUBSCRIBE was sent and may not be in force yet */
     REDIS_HEARS,
     REDIS_HEARINGS,
 } redis_hearing;
 
-/* Which of the messages the runtime knows of. */
+/* Does the runtime hear of the messages? */
 typedef enum redis_interest {
-    REDIS_IDLE,    /* nobody watches; the subscription is kept for a moment, should somebody again */
-    REDIS_MISSED,  /* likewise, and something was heard that nobody was told */
-    REDIS_WATCHED, /* whatever is heard is told */
-    REDIS_DUE,     /* likewise, and the runtime hears of it when the turn ends */
+    REDIS_IDLE,    /* nobody watches; the subscription stays for a moment, in case somebody does again */
+    REDIS_MISSED,  /* the same, and a message came that nobody was told of */
+    REDIS_WATCHED, /* the runtime hears of every message */
+    REDIS_DUE,     /* the same, and it hears of one when the turn ends */
     REDIS_INTERESTS,
 } redis_interest;
 
-/* What to do, a set of these. */
+/* The actions, a set of bits. */
 enum {
-    REDIS_SUBSCRIBE = 1,       /* to everything */
+    REDIS_SUBSCRIBE = 1,       /* to all channels */
     REDIS_SUBSCRIBE_NEWS = 2,  /* to grants and releases */
     REDIS_SUBSCRIBE_ID = 4,    /* to the invitation of the contender that the event was about */
-    REDIS_UNSUBSCRIBE = 8,     /* from everything */
+    REDIS_UNSUBSCRIBE = 8,     /* from all channels */
     REDIS_UNSUBSCRIBE_ID = 16, /* from that contender's invitation */
-    REDIS_QUEUE_UP = 32,       /* put waiters whose channel is CONFIRMED back into the queue, if they are not there */
+    REDIS_QUEUE_UP = 32,       /* put waiters whose channel is CONFIRMED back into the queue, if they are not in it */
     REDIS_TELL_CHANGED = 64,
     REDIS_TELL_RELEASED = 128,
-    REDIS_TELL_ID = 256, /* CHANGED, to the contender that the event was about alone */
+    REDIS_TELL_ID = 256, /* push CHANGED only to the contender that the event was about */
     REDIS_TELL_NOTED = 512,
-    REDIS_CONFIRM = 1024, /* have the subscriptions confirmed, by an echo */
+    REDIS_CONFIRM = 1024, /* send an echo that confirms the subscriptions */
 };
 
-/* What is known of the channel of a contender. One echo is under way at a time, however many begin to wait meanwhile. */
+/* The state of a contender's channel. Only one echo is under way at a time, however many contenders begin to wait
+ * meanwhile. */
 typedef enum redis_channel {
-    REDIS_CHANNEL_NEW,       /* subscribed, and the next echo will say that this is in force */
-    REDIS_CHANNEL_ASKED,     /* the echo that is under way will */
-    REDIS_CHANNEL_CONFIRMED, /* in force: a waiter that was taken for dead before goes back into the queue */
-    REDIS_CHANNEL_HEARD,     /* and that was done */
+    REDIS_CHANNEL_NEW,       /* subscribed; the next echo will confirm it */
+    REDIS_CHANNEL_ASKED,     /* the echo that is under way will confirm it */
+    REDIS_CHANNEL_CONFIRMED, /* in force: a waiter that the server took for dead before that goes back into the queue */
+    REDIS_CHANNEL_HEARD,     /* and it has gone back */
 } redis_channel;
 
-/* By an echo the server says that the subscriptions before it are in force. */
+/* The server's echo says that the subscriptions before it are in force. */
 typedef enum redis_echo {
-    REDIS_ECHO_NONE,  /* is wanted */
-    REDIS_ECHO_DUE,   /* one is under way, */
-    REDIS_ECHO_AGAIN, /* and something was subscribed after it that needs another one */
+    REDIS_ECHO_NONE,  /* no echo is needed */
+    REDIS_ECHO_DUE,   /* one is under way */
+    REDIS_ECHO_AGAIN, /* one is under way, and a later subscription needs another */
     REDIS_ECHOES,
 } redis_echo;
 
-/* A contender of this client that waits, or has just stopped to. */
+/* A contender of this client that waits, or waited until a moment ago. */
 typedef struct redis_waiter redis_waiter;
 struct redis_waiter {
     simba__node entry; /* by id */
     redis_waiter *before, *next;
     uint64_t nonce;
-    bool here; /* false: it waits no more, its channel is kept */
+    bool here; /* false: it waits no more, and its channel is kept */
     redis_channel channel;
     char id[];
 };
@@ -69,55 +71,56 @@ struct redis_waiter {
 typedef struct redis_waiters {
     redis_hearing hearing;
     redis_interest interest;
-    bool observed;  /* and not only waited for: since somebody has asked to READ it */
-    bool will_look; /* at `look_at`: a push may not come */
+    bool observed;  /* somebody has asked to READ it: more than waiters want to know of it */
+    bool will_look; /* look at the mutex at `look_at`, in case no push comes */
     simba_local look_at;
-    simba_local idle_until;         /* IDLE, MISSED: then it may be forgotten */
-    char invited[SIMBA_ID_MAX + 1]; /* whose invitation came; "": nobody's */
+    simba_local idle_until;         /* IDLE, MISSED: keep it until then */
+    char invited[SIMBA_ID_MAX + 1]; /* the contender that was invited; "": none */
     redis_echo echo;
     redis_waiter *first; /* the newest; channels that are HEARD come last */
     simba__table ids;
-    unsigned here, gone; /* of them */
+    unsigned here, gone; /* how many of each */
 } redis_waiters;
 
-/* Nobody watches, nobody waits. */
+/* A mutex that nobody watches or waits for. */
 void simba__redis_waiters_init(redis_waiters *w, simba_local now);
 void simba__redis_waiters_fini(redis_waiters *w);
 
-/* The runtime watches it, or does not any more. */
+/* The runtime watches the mutex; it does so no longer. */
 unsigned simba__redis_waiters_watch(redis_waiters *w);
 unsigned simba__redis_waiters_unwatch(redis_waiters *w, simba_local now);
-/* The end of the turn in which it was due. */
+/* The turn in which it was due has ended. */
 unsigned simba__redis_waiters_woken(redis_waiters *w);
-/* Somebody reads it. */
+/* Somebody reads the mutex. */
 unsigned simba__redis_waiters_observed(redis_waiters *w);
 
-/* A contender was told that it waits. */
+/* The store told a contender that it has to wait. */
 unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t nonce);
-/* It does so no more: it was granted the mutex, or it gives up. */
+/* The contender waits no more: it was granted the mutex, or gives up. */
 unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t nonce, bool granted);
 /* The waiter here that was invited; "": none. */
 const char *simba__redis_waiters_invited(const redis_waiters *w);
-/* The owner is a JVM contender, which may tell nobody of its release: look before its lease ends in `left_ms`, the later the
- * more wait in front. */
+/* The owner is a JVM contender, which may tell nobody of its release. So look at the mutex before its lease ends in
+ * `left_ms`; a waiter further back looks later. */
 unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t left_ms, int64_t place);
 
-/* The connection is up; the subscriptions are in force; it is down; the mutex has moved to another server. */
+/* The connection is up; the subscriptions are in force; the connection is down; the mutex has moved to another
+ * server. */
 unsigned simba__redis_waiters_up(redis_waiters *w);
 unsigned simba__redis_waiters_confirmed(redis_waiters *w);
-/* QUEUE_UP: the next waiter to put back into the queue, beginning with `from`: the first of all, or the one after the last.
- * NULL: that was all. */
+/* QUEUE_UP: the next waiter to put back into the queue. `from`: the first of all, or the one after the last result.
+ * NULL: no more. */
 redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from);
 unsigned simba__redis_waiters_down(redis_waiters *w);
 unsigned simba__redis_waiters_moved(redis_waiters *w);
 
-/* A message was heard: a grant or a release; that this contender is invited; that one of ours comes next. */
+/* A message has come: a grant or a release; an invitation of this contender; one of ours is to stand by. */
 unsigned simba__redis_waiters_news(redis_waiters *w);
-/* The note is another one. */
+/* The note has changed. */
 unsigned simba__redis_waiters_noted(redis_waiters *w);
 unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id);
 unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance);
-/* It is `look_at`. */
+/* It is the time `look_at`. */
 unsigned simba__redis_waiters_look(redis_waiters *w);
 
 /* Does anybody watch? */

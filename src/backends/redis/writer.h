@@ -1,4 +1,4 @@
-/* Commands in the form of the protocol. */
+/* Writes commands in the form of the protocol. */
 #ifndef SIMBA_BACKENDS_REDIS_WRITER_H
 #define SIMBA_BACKENDS_REDIS_WRITER_H
 
@@ -6,7 +6,7 @@
 
 /* One command. */
 void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv);
-/* One command in pieces: how many words follow, and each of them. */
+/* A command in pieces: first the number of words, then each word. */
 void simba__redis_put_count(simba__buffer *buffer, size_t argc);
 void simba__redis_put_word(simba__buffer *buffer, const char *word);
 void simba__redis_put_bytes(simba__buffer *buffer, const void *bytes, size_t size); /* a word of any bytes */

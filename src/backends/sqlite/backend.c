@@ -1,9 +1,11 @@
 /* The SQLite store: the contract of simba/backend.h over a file that the processes of one host share.
  *
- * There is one connection and one worker. Requests gather in a list; when the worker is idle it takes the whole list and
- * carries it out as one transaction, so all requests of one moment cost one commit. The boot-time clock of the host judges
- * leases, together with the boot id: nobody can set that clock, all processes share it, and a lease of an earlier boot has
- * ended. See db.c for durability, news.h for how waiters are woken. */
+ * There is one connection, and one batch runs at a time. Requests gather in a line. When no batch runs, the store takes
+ * up to BATCH_REQUESTS of them and carries them out as one transaction, so the requests of one moment cost one commit.
+ * A brief batch may run on any thread that waits, as SIMBA_JOB_BRIEF says.
+ *
+ * The boot-time clock of the host judges leases, together with the boot id: nobody can set that clock, all processes
+ * share it, and a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
@@ -23,48 +25,48 @@
 #include "util/mem.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
-#define BRIEF_NS (10 * SIMBA__NS_PER_MS)  /* so long anybody may be kept who waits, by a batch that */
-#define BRIEF_REQUESTS 64                 /* has no more than so many requests */
-#define BATCH_REQUESTS 1024               /* of a batch at most: others want to write too, and the copies take memory */
-#define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
+#define BRIEF_NS (10 * SIMBA__NS_PER_MS) /* how long a brief batch may keep whoever waits; */
+#define BRIEF_REQUESTS 64                /* it has no more requests than this */
+#define BATCH_REQUESTS 1024 /* in a batch at most: other processes want to write too, and the copies take memory */
+#define POLL_NS (1000 * SIMBA__NS_PER_MS) /* how often to look in case the bell was not rung */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
-#define ATTEND_NS (100 * SIMBA__NS_PER_MS)  /* how long something has to be held before we attend to revocations */
-#define STEP_IN_NS (20 * SIMBA__NS_PER_MS)  /* how long whoever is next in line has to take what is free */
-#define SILENT_NS (1000 * SIMBA__NS_PER_MS) /* without an answer for so long, nobody may count on a turn */
-#define PLACES 64 /* so many mutexes are waited for one by one; of more, every change is heard */
+#define ATTEND_NS (100 * SIMBA__NS_PER_MS)  /* how long a mutex has to be held before we hang a bell for revocations */
+#define STEP_IN_NS (20 * SIMBA__NS_PER_MS)  /* how long the next in line has to take a free mutex */
+#define SILENT_NS (1000 * SIMBA__NS_PER_MS) /* after so long without an answer, no request may count on a turn */
+#define PLACES 64 /* a client waits in lines for up to this many mutexes; with more, it hears of every change */
 
-enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
+enum { FAULTS_NAMED = 10 }; /* how many damaged rows of one list the log names */
 
 typedef struct sqlite_store {
     simba_host *host;
     simba__queue pending;
-    simba__sqlite_probe *probes; /* that wait for the worker */
-    bool refresh_wanted;         /* have the worker look at the file even if there is nothing to do */
+    simba__sqlite_probe *probes; /* looks that wait for the next batch */
+    bool refresh_wanted;         /* look at the file even if there is no request */
     bool closing;
 
     simba_job job;
-    bool running;            /* the batch is the worker's */
-    bool contended;          /* somebody had the file for longer than a brief job lasts */
-    simba_local answered_at; /* the latest batch that did not fail; 0: there was none */
+    bool running;            /* a batch runs, and owns `batch` */
+    bool contended;          /* another process had the file for longer than a brief batch lasts */
+    simba_local answered_at; /* when the latest batch succeeded; 0: none has */
     simba__sqlite_batch batch;
 
     simba__sqlite_news news;
     simba__sqlite_held held;
     simba_timer tick;
-    simba_timer attend; /* when to begin to */
-    bool attends;       /* to revocations, or soon */
+    simba_timer attend; /* when to hang a bell for revocations */
+    bool attends;       /* the timer above is set, or the bell hangs */
     simba_timer step_in;
-    bool in_reserve; /* until that */
-    simba_io bell;   /* its descriptor is -1: it does not hang */
+    bool in_reserve; /* the timer step_in is set */
+    simba_io bell;   /* a descriptor of -1: it does not hang */
     bool bell_failed;
     bool listening;
-    bool hears_all; /* marks, of whichever mutex */
+    bool hears_all; /* every mark concerns us, whatever its mutex */
 } sqlite_store;
 
 /* A look at a watched mutex: a READ of our own among the requests. */
 struct simba__sqlite_probe {
     simba__sqlite_probe *next;
-    simba__sqlite_watched *watched; /* NULL: not watched any more */
+    simba__sqlite_watched *watched; /* NULL: nobody watches it any more */
     char mutex[];
 };
 
@@ -126,15 +128,15 @@ static size_t measure(const sqlite_store *self, size_t *ret_bytes)
     return count;
 }
 
-/* A lease counts from the moment at which its request leaves the line. A batch that did not get the file is made again: then the
- * earlier time stays, which is safe. */
+/* A lease counts from the moment at which its request leaves the line. If a batch does not get the file, its requests
+ * go into another one; they keep the earlier time, which is safe. */
 static void note_asked(simba_request *request, simba_local now)
 {
     if (request->asked_at.ns == 0)
         request->asked_at = now;
 }
 
-/* Returns their earliest deadline; INT64_MAX: there is none. */
+/* Returns the earliest deadline of the requests; INT64_MAX: there is none. */
 static simba_local fill_batch(sqlite_store *self, simba_local now)
 {
     simba_local until = {INT64_MAX};
@@ -166,7 +168,7 @@ static bool is_brief(const sqlite_store *self)
     return brief;
 }
 
-/* Hand the waiting requests to the worker, if it is idle. */
+/* Begin a batch with the waiting requests, if none runs. */
 static void start(sqlite_store *self)
 {
     if (self->running || self->closing || (!self->pending.first && !self->probes && !self->refresh_wanted))
@@ -184,7 +186,7 @@ static void start(sqlite_store *self)
     const bool brief = is_brief(self);
     self->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
     if (brief && until.ns > now.ns + BRIEF_NS)
-        until.ns = now.ns + BRIEF_NS; /* if that is too short, it is tried again, for longer and on a worker */
+        until.ns = now.ns + BRIEF_NS; /* if that is too short, a worker tries again, for longer */
     simba__sqlite_patience_set(&self->batch.db.patience, until);
     self->refresh_wanted = false;
     self->running = true;
@@ -198,7 +200,7 @@ static void run_batch(simba_job *job)
 
 static bool hang_bell(sqlite_store *self);
 
-/* It is open, so the file is there, is ours and can be written: what remains to be told. */
+/* The store is open, so the file exists, is ours and can be written. Report the rest. */
 static void examine(sqlite_store *self, simba_request *request)
 {
     const bool sync_full = self->batch.db.sync_full;
@@ -234,11 +236,11 @@ static void sqlite_submit(void *instance, simba_request *request)
         return;
     }
     if (request->listens)
-        hang_bell(self); /* before it can be rung */
+        hang_bell(self); /* before anybody can ring it */
     append(self, request);
 }
 
-/* The worker has a copy. */
+/* The batch has a copy of the request. */
 static void sqlite_cancel(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
@@ -253,7 +255,8 @@ static void sqlite_cancel(void *instance, simba_request *request)
                      locked ? "locked by another process" : "no answer in time");
 }
 
-/* Many mutexes may be wanted at once, and a batch takes BATCH_REQUESTS of them. The others wait until it is their turn. */
+/* A client may want many mutexes at once, and a batch takes BATCH_REQUESTS of them. The other requests wait for their
+ * turn. */
 static bool sqlite_in_line(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
@@ -272,7 +275,7 @@ static void sqlite_woken(void *instance)
     start(instance);
 }
 
-/* The log names rows that cannot be read, and the list shows the others. */
+/* The log names the rows that cannot be read, and the list shows the others. */
 static void complete_list(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
     simba_request *request = item->request;
@@ -314,7 +317,7 @@ static void looked(sqlite_store *self, simba__sqlite_probe *probe)
 {
     simba__sqlite_watched *watched = probe->watched;
     free_probe(self, probe, false);
-    /* It changed again while we looked. */
+    /* The mutex has changed again while we looked. */
     if (watched &&
         watched->known != simba__sqlite_notify_read(self->batch.notify, simba__sqlite_notify_slot(watched->hash)))
         look(self, watched);
@@ -374,8 +377,8 @@ static void answer_batch(sqlite_store *self)
         wait_in_reserve(self);
 }
 
-/* The worker ran out of patience for the sake of one request. The others have time left: put them back, in front of
- * later requests. */
+/* The batch ran out of time because of one request. The others have time left: put them back, in front of later
+ * requests. */
 static void fail_batch(sqlite_store *self)
 {
     const simba_local now = self->host->now(self->host);
@@ -417,7 +420,7 @@ static void look(void *user, simba__sqlite_watched *watched)
     probe->watched = watched;
     watched->probe = probe;
     append_probe(self, probe);
-    /* Not started here: requests that follow from the push may go along at the end of the turn. */
+    /* Do not start a batch here: requests that follow from the push can go along at the end of the turn. */
     self->host->wake(self->host);
 }
 
@@ -441,7 +444,7 @@ static void on_bell(simba_io *bell, unsigned events)
         simba__sqlite_held_wanted(&self->held, self->batch.notify);
 }
 
-/* Whoever has no bell does not listen, either. */
+/* Without a bell, the client does not listen either. */
 static void take_down_bell(sqlite_store *self)
 {
     self->host->io_remove(self->host, &self->bell);
@@ -449,8 +452,8 @@ static void take_down_bell(sqlite_store *self)
     simba__sqlite_notify_leave(self->batch.notify);
 }
 
-/* A bell is a comfort: without it there is the poll. So it is said once that there is none, and not at all if so many others have
- * one that there is none left. */
+/* A bell is a comfort: without one, the client polls. So it warns once that it has none; and not at all if other
+ * clients have taken all of them. */
 static bool hang_bell(sqlite_store *self)
 {
     if (self->bell.fd >= 0)
@@ -488,8 +491,9 @@ static void say_ears(const sqlite_store *self)
                                                           (self->hears_all ? SIMBA__SQLITE_HEARS_ALL_MARKS : 0));
 }
 
-/* Say all of that, because somebody may have truncated the file, or because we have not said it before. A client that begins to
- * hear of all marks leaves its places in the lines: in front of others it would be invited to what it may not want any more. */
+/* Write all of that, because somebody may have truncated the file, or because we have not written it yet. A client that
+ * begins to hear of all marks leaves its places in the lines: with a place before others it would be invited to mutexes
+ * that it may not want any more. */
 static void say_all(sqlite_store *self)
 {
     const bool leaves = !self->hears_all && self->news.count > PLACES;
@@ -503,7 +507,8 @@ static void say_all(sqlite_store *self)
     }
 }
 
-/* A grant is one turn in the line. Whoever else of this client waits for the mutex comes after those who wait elsewhere. */
+/* A grant uses up the turn in the line. If another contender of this client waits for the mutex, it lines up again
+ * behind those of other processes. */
 static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
     simba__sqlite_watched *watched = simba__sqlite_news_find(&self->news, item->effect.hash, item->ask.mutex);
@@ -546,7 +551,8 @@ static void make_wish(sqlite_store *self, uint64_t hash)
     close(folder);
 }
 
-/* A contender was refused and will wait, or we have looked at what somebody here waits for. */
+/* Make a wish if a contender was refused and will wait, or if we have looked at a mutex that a contender here waits
+ * for. */
 static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
     const simba_request *ask = &item->ask;
@@ -556,7 +562,7 @@ static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item)
         make_wish(self, item->effect.hash);
 }
 
-/* A wish may have been lost. */
+/* A wish may have been lost, so repeat it. */
 static void wish_again(sqlite_store *self)
 {
     for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++)
@@ -601,7 +607,8 @@ static void adopt_fresh(sqlite_store *self)
         hang_bell(self);
 }
 
-/* Whoever holds a mutex for a moment only does not need a bell; what was revoked before it hangs is found by the scan. */
+/* A contender that holds a mutex only for a moment needs no bell. The scan finds what was revoked before the bell
+ * hangs. */
 static void attend_soon(sqlite_store *self)
 {
     if (self->attends || simba__sqlite_held_is_empty(&self->held))
@@ -634,8 +641,8 @@ static void on_step_in(simba_timer *timer, simba_local now)
     simba__sqlite_news_step_in(&self->news, self->batch.notify);
 }
 
-/* The slow poll that backs up the bell, while something is watched. It also stops listening to the bell a while
- * after the last unwatch: lockers that come and go should not cost a system call each. */
+/* The slow poll in case the bell was not rung, while something is watched. A while after the last unwatch it stops
+ * listening: lockers that come and go should not cost a system call each. */
 static void on_tick(simba_timer *timer, simba_local now)
 {
     sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, tick));
@@ -665,13 +672,13 @@ static int sqlite_watch(void *instance, simba_topic *topic)
     if (!watched)
         return SIMBA_ENOMEM;
     topic->backend_data = watched;
-    /* Before the look, or a mark between the two would go unheard. */
+    /* Listen before the look; otherwise a mark between the two would go unheard. */
     begin_listening(self);
     if (self->news.count == PLACES + 1)
         say_all(self);
     else
         say_place(self, simba__sqlite_line_number(watched->hash));
-    watched->waits = !topic->every; /* the look makes a wish, if the owner is another one by now */
+    watched->waits = !topic->every; /* the look makes a wish if somebody else owns it by now */
     look(self, watched);
     return 0;
 }
@@ -727,7 +734,7 @@ static void batch_done(simba_job *job)
     if (self->closing)
         fail_pending(self, SIMBA_ECANCELED, "sqlite: the client closes");
     else if (self->pending.first || self->probes)
-        self->host->wake(self->host); /* at the end of the turn, with what these answers lead to */
+        self->host->wake(self->host); /* at the end of the turn, with the requests that these answers lead to */
     closed_if_idle(self);
 }
 

@@ -113,8 +113,9 @@ void simba__sqlite_batch_answered(simba__sqlite_batch *batch)
     batch->count = batch->texts_size = 0;
 }
 
-/* Make sure that the files are those at their paths. The database is checked every time, because a grant in a file
- * that nobody else sees is worth nothing; the notify file now and then, since that costs at worst a late wake-up. */
+/* Make sure that the open files are those at their paths. The database is checked every time, because a grant in a file
+ * that nobody else sees is worth nothing. The notify file is checked now and then, since a wrong one costs at worst a
+ * late wake-up. */
 static int refresh(simba__sqlite_batch *batch)
 {
     const int rc = simba__sqlite_db_refresh(&batch->db, &batch->opened, &batch->error);
@@ -175,14 +176,14 @@ static int carry_out_list(simba__sqlite_batch *batch, simba__row_now now, simba_
     return rc == SIMBA_ENOMEM ? simba__fail(err, rc, "sqlite: out of memory") : rc;
 }
 
-/* A failure of one request: the transaction goes on without it. */
+/* One request has failed: the transaction goes on without it. */
 static int fail_row(simba__sqlite_batch *batch, const simba_request *request, const char *what, simba_error *err)
 {
     batch->db.row_failed = true;
     return simba__fail(err, request->reply.status, "sqlite: %s: %s", batch->db.path, what);
 }
 
-/* News for others; a renewal is none. */
+/* True if others have to hear of it; they do not have to hear of a renewal. */
 static bool is_handover(const simba_request *request, uint64_t token_before, const simba__row *row)
 {
     return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE ||
@@ -196,7 +197,8 @@ static bool concerns_note(const simba__sqlite_batch_item *item)
     return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE || op == SIMBA_OP_FORGET || item->looks;
 }
 
-/* The row of a mutex. A forgotten mutex goes on with greater tokens, and with versions that nobody has seen. */
+/* Read the row of a mutex. A mutex that was forgotten goes on with greater tokens, and with versions that nobody has
+ * seen. */
 static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, simba__row *row, bool *ret_exists,
                 simba_error *err)
 {
@@ -283,7 +285,7 @@ static int carry_out_all(simba__sqlite_batch *batch)
     return 0;
 }
 
-/* Before the commit: so whoever is refused because of this grant finds its holder. */
+/* Before the commit, so that a contender that is refused because of this grant finds its holder. */
 static void say_holders(const simba__sqlite_batch *batch)
 {
     const simba__sqlite_notify *notify = current_notify(batch);

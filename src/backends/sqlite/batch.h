@@ -1,5 +1,5 @@
-/* A batch: requests that are carried out as one transaction. This is the worker's half of the store; backend.c
- * handles the answers. */
+/* A batch: requests that are carried out as one transaction. It runs outside of the client's turn; backend.c handles
+ * the answers in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_BATCH_H
 #define SIMBA_BACKENDS_SQLITE_BATCH_H
 
@@ -14,19 +14,19 @@ struct simba__sqlite_listing {
     simba__sqlite_listing *next;
     int64_t now_ms;
     simba_owner owner;
-    simba_stored_note note; /* its bytes lie behind the text */
-    const char *fault;      /* NULL, or what is wrong with the row: it is not to be shown */
+    simba_stored_note note; /* its bytes follow the text */
+    const char *fault;      /* NULL, or what is wrong with the row: then it is not shown */
     char text[];            /* the mutex, or the fault */
 };
 
 typedef struct simba__sqlite_batch_item {
-    simba_request ask;          /* the worker's copy; its strings are in the batch */
+    simba_request ask;          /* the copy for the batch; its strings are in the batch */
     simba_request *request;     /* in turns only. NULL: it was cancelled, or a probe asks */
     simba__sqlite_probe *probe; /* in turns only */
-    bool looks;                 /* for watchers: at the note as well */
+    bool looks;                 /* a probe that looks for watchers, at the note as well */
     simba__sqlite_effect effect;
-    simba__sqlite_listing *found;  /* by a LIST */
-    simba__sqlite_note_copy *note; /* by a READ_NOTE */
+    simba__sqlite_listing *found;  /* what a LIST found */
+    simba__sqlite_note_copy *note; /* what a READ_NOTE found */
 } simba__sqlite_batch_item;
 
 typedef struct simba__sqlite_batch {
@@ -40,14 +40,14 @@ typedef struct simba__sqlite_batch {
 
     /* In: */
     simba__sqlite_batch_item *items;
-    size_t count; /* may be none, to look at the file only */
+    size_t count; /* may be 0, to look only at the file */
     bool writes;
 
     /* Out: */
     bool in_reserve;             /* see ringing.h */
-    simba_error error;           /* code 0, or what the whole batch failed with; otherwise each item has its effect */
+    simba_error error;           /* code 0, or why the whole batch failed; otherwise each item has its effect */
     bool opened;                 /* the file was opened anew */
-    simba__sqlite_notify *fresh; /* and with it another notify file */
+    simba__sqlite_notify *fresh; /* and so there is another notify file */
 
     simba__sqlite_ringing ringing;
     size_t capacity;
@@ -61,7 +61,7 @@ int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const
 /* Also after a failed init, and on zeroes. */
 void simba__sqlite_batch_fini(simba__sqlite_batch *batch);
 
-/* While no batch runs: make room for so many requests with so many bytes of strings and notes; then add the requests
+/* While no batch runs: make room for `count` requests with `bytes` bytes of strings and notes; then add the requests
  * one by one. */
 bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count, size_t bytes);
 simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, const simba_request *request);
@@ -69,7 +69,7 @@ simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, co
 /* The boot-time clock of the host, which all processes share. Any thread. */
 int64_t simba__sqlite_batch_host_ns(const simba__sqlite_batch *batch);
 
-/* On the worker. Waits for other processes as long as the patience of the database allows. */
+/* Carry out the batch. Waits for other processes as long as the patience of the database allows. */
 void simba__sqlite_batch_run(simba__sqlite_batch *batch);
 /* Its requests have been answered: drop the items. */
 void simba__sqlite_batch_answered(simba__sqlite_batch *batch);

@@ -12,7 +12,7 @@
 #include "util/assert.h"
 #include "util/descriptors.h"
 
-enum { DRAINED_AT_ONCE = 1 << 16 }; /* as much as a FIFO holds: whoever floods it does not keep us */
+enum { DRAINED_AT_ONCE = 1 << 16 }; /* as much as a FIFO holds, so that a flood does not keep us */
 
 typedef struct fifo_name {
     char text[16];
@@ -63,7 +63,7 @@ static bool is_at(int folder, unsigned number, dev_t device, ino_t inode)
            status.st_ino == inode;
 }
 
-/* 0, -EAGAIN if somebody has it, or another negative errno. */
+/* Returns 0, -EAGAIN if somebody has the bell, or another negative errno. */
 static int claim(simba__sqlite_bell *bell, int folder, unsigned number, const char *database)
 {
     struct stat status;
@@ -72,7 +72,7 @@ static int claim(simba__sqlite_bell *bell, int folder, unsigned number, const ch
         return -errno;
     const int fd = open_fifo(folder, number);
     if (fd == -ENOENT || fd == -EACCES)
-        return -EAGAIN; /* its owner has just taken it down, or has just made it and not yet let us in */
+        return -EAGAIN; /* its owner has just taken it down, or has just made it and not let us in yet */
     if (fd < 0)
         return fd;
     if (made)
@@ -101,7 +101,7 @@ int simba__sqlite_bell_hang(simba__sqlite_bell *bell, const char *folder, const 
         rc = claim(bell, fd, (unsigned)((random + i) % SIMBA__SQLITE_BELLS), database);
     close(fd);
     if (rc == 0)
-        (void)simba__sqlite_bell_drain(bell); /* what was meant for the one before */
+        (void)simba__sqlite_bell_drain(bell); /* drop what was meant for the owner before us */
     return rc == -EAGAIN ? -EUSERS : rc;
 }
 
@@ -115,7 +115,7 @@ bool simba__sqlite_bell_is_current(const simba__sqlite_bell *bell, const char *f
     return current;
 }
 
-/* The lock goes last: until then nobody else can take the number. */
+/* Release the lock last: until then nobody else can take the number. */
 void simba__sqlite_bell_take_down(simba__sqlite_bell *bell, const char *folder)
 {
     if (bell->fd < 0)

@@ -1,12 +1,12 @@
 /* See db.h.
  *
- * Durability, chosen on purpose: synchronous=NORMAL. SQLite then does not force each commit in the write-ahead log to the
- * disk, so the latest ones can be lost, but only with the power or the kernel, never with a process. Does that break
- * "at no instant do two contenders hold the mutex"? No: when the kernel goes, so do all processes of this host, and
- * only those use the file. Afterwards there is another boot id, and every lease that was granted under the old one is
- * void, whether its row was kept or lost. Only the latest fencing token can be lost for good, and the next one is not
- * below it, because the wall clock in microseconds is its floor. A token can repeat only if the power fails and the clock
- * comes back earlier than it was; sync=full closes that gap, at some twenty times the price of a commit.
+ * Durability, chosen on purpose: synchronous=NORMAL. SQLite then does not force each commit in the write-ahead log to
+ * the disk. The latest commits can be lost, but only if the power or the kernel fails, never with a process. Does that
+ * break "at no instant do two contenders hold the mutex"? No: when the kernel goes, so do all processes of this host,
+ * and only those use the file. Afterwards there is another boot id, and every lease of the old boot is void, whether
+ * its row was kept or lost. Only the latest fencing token can be lost for good, and the next one is not below it,
+ * because the wall clock in microseconds is its floor. A token can repeat only if the power fails and the clock comes
+ * back earlier than it was; sync=full closes that gap, at some twenty times the price of a commit.
  *
  * The log survives a crash of any process because it is in the page cache, which the kernel keeps. */
 #include "backends/sqlite/db.h"
@@ -63,7 +63,7 @@ static int code_of(int rc)
     switch (rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-    case SQLITE_PROTOCOL: /* gave up on the locks of the wal-index, which somebody else had all the time */
+    case SQLITE_PROTOCOL: /* SQLite gave up on the locks of the wal-index, which another process had all the time */
         return SIMBA_ETIMEDOUT;
     case SQLITE_FULL:
     case SQLITE_IOERR:
@@ -154,8 +154,8 @@ const char *simba__sqlite_db_real_path(const simba__sqlite_db *db)
     return sqlite3_db_filename(db->handle, "main");
 }
 
-/* SQLite moves the log into the database when the last connection closes. That is a change, and not ours to make if
- * we do not know whose database it is, or if it is no longer the one at this path. */
+/* SQLite moves the log into the database when the last connection closes. That is a change. We must not make it if we
+ * do not know whose database it is, or if it is no longer the one at this path. */
 static void leave_log_alone(simba__sqlite_db *db, bool alone)
 {
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)alone, NULL);
@@ -177,7 +177,7 @@ static int on_busy(void *user, int attempt)
     return simba__sqlite_patience_wait(user, attempt);
 }
 
-/* Move the log into the database, as far as nobody uses it, and without waiting for others. */
+/* Move the log into the database as far as nobody uses it, without waiting for others. */
 static void move_log(simba__sqlite_db *db, int how)
 {
     sqlite3_busy_handler(db->handle, NULL, NULL);
@@ -185,7 +185,7 @@ static void move_log(simba__sqlite_db *db, int how)
     sqlite3_busy_handler(db->handle, on_busy, &db->patience);
 }
 
-/* True also when that is not known, or would take long to find out. */
+/* Also true if that is not known, or would take long to find out. */
 static bool is_any_owned(simba__sqlite_db *db)
 {
     enum { MANY = 1000 };
@@ -199,9 +199,9 @@ static bool is_any_owned(simba__sqlite_db *db)
     return rc != SQLITE_DONE;
 }
 
-/* Moving the log into the database waits for the disk several times, and the next process begins a new log, which
- * waits again. A short log stays as it is, since reading it takes less. But not while somebody owns a mutex: people
- * move and copy a database without its log, and the grant would be in there. */
+/* Moving the log into the database waits for the disk several times, and the next process begins a new log, which waits
+ * again. So a short log stays: reading it takes less time. But not while somebody owns a mutex: people move and copy a
+ * database without its log, and the grant would be in the log. */
 static void close_for_good(simba__sqlite_db *db)
 {
     leave_log_alone(db, log_size(db) < LONG_LOG && !is_any_owned(db));
@@ -321,21 +321,19 @@ static int open_handle(simba__sqlite_db *db, simba_error *err)
     if (rc != SQLITE_OK)
         return simba__sqlite_db_fail(db, rc, err);
     if (log_size(db) >= LONG_LOG)
-        move_log(
-            db,
-            SQLITE_CHECKPOINT_TRUNCATE); /* whoever had it open before may have been killed, and so may who comes next */
+        move_log(db, SQLITE_CHECKPOINT_TRUNCATE); /* the last process may have been killed, and so may the next */
     code = prepare_statements(db, err);
     return code < 0 ? code : try_table(db, err);
 }
 
-/* The log and the wal-index that this connection uses, so that they can be told from others of the same name. */
+/* Remember which log and wal-index this connection uses, so that they can be told from others of the same name. */
 static void remember_sides(simba__sqlite_db *db)
 {
     simba__sqlite_file_identify(simba__sqlite_db_real_path(db), "-wal", &db->sides[0]);
     simba__sqlite_file_identify(simba__sqlite_db_real_path(db), "-shm", &db->sides[1]);
 }
 
-/* Whoever opens a file while others create it, or delete it, meets all kinds of half-way states. */
+/* A process that opens a file while others create it, or delete it, meets all kinds of half-way states. */
 static int open_patiently(simba__sqlite_db *db, simba_error *err)
 {
     for (int attempt = 0;; attempt++) {
@@ -349,7 +347,7 @@ static int open_patiently(simba__sqlite_db *db, simba_error *err)
         }
         close_handle(db);
         const bool deleted = code == SIMBA_EUNAVAILABLE && access(db->path, F_OK) != 0;
-        /* Also where SQLite does not ask the busy handler, as in the change to a write-ahead log. */
+        /* SQLite does not ask the busy handler everywhere, for example not in the change to a write-ahead log. */
         if ((code != SIMBA_ETIMEDOUT && !deleted) || !simba__sqlite_patience_wait(&db->patience, attempt))
             return code;
     }
@@ -358,11 +356,12 @@ static int open_patiently(simba__sqlite_db *db, simba_error *err)
 static bool has_moved(const simba__sqlite_db *db)
 {
     int moved = 0;
-    sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved); /* costs one stat() */
+    sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved); /* this costs one stat() */
     return moved;
 }
 
-/* The database was moved away or deleted. If it was moved, then without its log: give it what it can still be given. */
+/* The database was moved away or deleted. If it was moved, then without its log: move as much of the log into it as we
+ * still can. */
 static int part_with_moved(simba__sqlite_db *db, simba_error *err)
 {
     move_log(db, SQLITE_CHECKPOINT_PASSIVE);
@@ -435,7 +434,8 @@ int simba__sqlite_db_damaged(simba__sqlite_db *db, const char *mutex, const char
                        mutex, column, what);
 }
 
-/* SQLite keeps anything in any column, and makes a 0 of a text that is no number: a lease that has ended. */
+/* SQLite keeps anything in any column. It reads a text that is no number as 0, which would be a lease that has
+ * ended. */
 static int check_types(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mutex, simba_error *err)
 {
     for (int i = 0; i <= C_BOOT_ID; i++) {
@@ -475,7 +475,7 @@ static int decode(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mut
         .revoked_token = (uint64_t)sqlite3_column_int64(statement, C_REVOKED),
     };
     const unsigned char *boot_id = sqlite3_column_text(statement, C_BOOT_ID);
-    if (!boot_id) /* the column is a text: there was no memory to read it, and an unread lease is not a free one */
+    if (!boot_id) /* the column is a text, so there was no memory to read it; and an unread lease is not a free one */
         return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     if (strcmp((const char *)boot_id, db->boot_id) == 0) {
         code = copy_id(db, statement, mutex, &row.owner, err);
@@ -508,7 +508,7 @@ int simba__sqlite_db_decode_note(simba__sqlite_db *db, sqlite3_stmt *statement, 
     *ret_note = (simba_stored_note){0};
     *ret_number = 0;
     if (sqlite3_column_type(statement, column) == SQLITE_NULL)
-        return 0; /* not in the table */
+        return 0; /* the mutex is not in the table */
     if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
         return simba__sqlite_db_damaged(db, mutex, names[0], "is not a blob", err);
     for (int i = 1; i < 4; i++) {
@@ -567,7 +567,7 @@ int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba_
     return simba__sqlite_db_run(db, which, err);
 }
 
-/* A name that no client can ask for; NULL is one that there was no memory to read. */
+/* False for a name that no client can ask for, and for NULL: then there was no memory to read it. */
 static bool is_name(sqlite3_stmt *statement, const char *mutex)
 {
     const size_t length = (size_t)sqlite3_column_bytes(statement, C_MUTEX);

@@ -1,8 +1,8 @@
 /* The database: one connection with its prepared statements, rows in and out, transactions. core/row.h says what a row
  * means, backend.c when a transaction runs.
  *
- * Everything here blocks and belongs to one thread at a time: the one that opens the client, then the one that runs the job.
- * Functions return 0 or a negative SIMBA_E… code, with "sqlite: <path>: <cause>" in *err. */
+ * Everything here blocks and belongs to one thread at a time: the one that opens the client, then the one that runs the
+ * batch. Functions return 0 or a negative SIMBA_E… code, with "sqlite: <path>: <cause>" in *err. */
 #ifndef SIMBA_BACKENDS_SQLITE_DB_H
 #define SIMBA_BACKENDS_SQLITE_DB_H
 
@@ -32,7 +32,7 @@ typedef struct simba__sqlite_db {
     sqlite3_stmt *statements[SIMBA__SQLITE_DB_STATEMENTS];
     char *path;
     bool sync_full;                   /* synchronous=FULL rather than NORMAL */
-    bool broken;                      /* something happened after which the connection is not to be trusted */
+    bool broken;                      /* after some error the connection cannot be trusted any more */
     bool row_failed;                  /* the latest failure concerned one statement; the transaction is still good */
     char boot_id[40];                 /* which boot of the machine the boot-time clock counts from */
     simba__sqlite_file_side sides[2]; /* the log and the wal-index that are in use */
@@ -57,8 +57,8 @@ int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err);
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err);
 void simba__sqlite_db_rollback(simba__sqlite_db *db);
 
-/* The row of a mutex; zeroes, and *ret_exists false, if there is none. A lease of an earlier boot has ended: the row
- * comes without it. SIMBA_ECORRUPT: simba cannot have written it; the transaction can go on without it. */
+/* The row of a mutex; all zero, and *ret_exists false, if there is none. A lease of an earlier boot has ended: the row
+ * comes without it. SIMBA_ECORRUPT: simba cannot have written the row; the transaction can go on without it. */
 int simba__sqlite_db_load(simba__sqlite_db *db, const char *mutex, simba__row *ret_row, bool *ret_exists,
                           simba_error *err);
 int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba__row *row, bool exists,
@@ -72,8 +72,9 @@ typedef int (*simba__sqlite_db_each)(void *user, const char *mutex, const simba_
 int simba__sqlite_db_list(simba__sqlite_db *db, const char *pattern, simba__sqlite_db_each each, void *user,
                           simba_error *err);
 
-/* For note.c, which has statements of its own: carry out one that has no result; the error of an SQLite result code;
- * a row that simba cannot have written, while the statement and the transaction are good (SIMBA_ECORRUPT). */
+/* For note.c, which has statements of its own: run a statement that has no result; set the error of an SQLite result
+ * code; report a row that simba cannot have written, while the statement and the transaction are good
+ * (SIMBA_ECORRUPT). */
 int simba__sqlite_db_run(simba__sqlite_db *db, simba__sqlite_db_statement which, simba_error *err);
 int simba__sqlite_db_fail(simba__sqlite_db *db, int rc, simba_error *err);
 int simba__sqlite_db_damaged(simba__sqlite_db *db, const char *mutex, const char *column, const char *what,

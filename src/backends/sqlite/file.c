@@ -32,7 +32,7 @@ void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder)
     (void)fchmod(fd, is_folder ? mode | (mode & 0444) >> 2 : mode);
 }
 
-/* The folder of `path`. It is absolute, so there is a slash. */
+/* The folder of `path`, which is absolute, so there is a slash. */
 static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
 {
     const size_t length = (size_t)(strrchr(path, '/') - path);
@@ -45,7 +45,7 @@ static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
     return 0;
 }
 
-/* The last folder at most: a path that is mistyped in the middle must not become a store that nobody else uses. */
+/* Make at most the last folder: a path that is mistyped in the middle must not become a store that nobody else uses. */
 static int make_folder(const char *folder, simba_error *err)
 {
     struct stat status;
@@ -113,10 +113,10 @@ static int remove_side(const char *path, const char *ending, simba_error *err)
     return 0;
 }
 
-/* A database that was deleted may still be open elsewhere, and with it the wal-index (-shm) of that name. Whoever
- * shared that wal-index would read pages that are not there. So it goes before there is a new database, under a lock
- * that every creator takes: nobody can have opened it for the new one. The -notify file goes the same way. (A log that
- * was left behind SQLite removes itself, when it finds the database empty.) */
+/* A deleted database may still be open elsewhere, and with it the wal-index (-shm) of that name. A process that shared
+ * that wal-index would read pages that are not there. So remove it before there is a new database, under a lock that
+ * every creator takes: then nobody can have opened it for the new one. Remove the -notify file, too. (SQLite itself
+ * removes a log that was left behind when it finds the database empty.) */
 static int remove_leftovers(const char *path, simba_error *err)
 {
     const int rc = remove_side(path, "-shm", err);
@@ -132,8 +132,8 @@ static int create(const char *path, const char *folder, simba__sqlite_patience *
     struct stat status;
     if (lstat(path, &status) != 0 && errno == ENOENT) {
         rc = remove_leftovers(path, err);
-        /* Not open(): to close the file again would drop the locks that SQLite, for another client of this process,
-         * may have taken on it in between. */
+        /* Do not use open(): closing the file again would drop the locks that SQLite may have taken on it meanwhile for
+         * another client of this process. */
         if (rc == 0 && mknod(path, S_IFREG | 0660, 0) != 0 && errno != EEXIST)
             rc = simba__sqlite_file_fail(path, "cannot be created", errno, err);
     }
@@ -188,7 +188,7 @@ int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *
     int lock = -1;
     int rc = folder_of(path, folder, err);
     if (rc < 0 || access(folder, F_OK) != 0)
-        return rc; /* gone with its folder */
+        return rc; /* it has gone with its folder */
     rc = lock_folder(folder, patience, err, &lock);
     for (size_t i = 0; i < count && rc == 0; i++) {
         simba__sqlite_file_side now;

@@ -15,7 +15,7 @@ int simba__sqlite_file_prepare(const char *path, simba__sqlite_patience *patienc
 /* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
 int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err);
 
-/* Whoever may use the database may use what we make beside it, a file or a folder. */
+/* Give a file or folder beside the database the database's permissions, so that the same users may use it. */
 void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder);
 
 /* One of the files beside a database, such as "-wal". An inode of 0: there is none. */
@@ -27,9 +27,9 @@ typedef struct simba__sqlite_file_side {
 
 void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_file_side *ret_side);
 
-/* The database at `path` is not the one any more to which these files belong. SQLite, which goes by the name, would
- * take them for the new one's, and read pages of the old one out of them. Remove those that are still there, while the
- * old connection is open: as long as it is, their inodes are no others'. */
+/* The database at `path` is no longer the one to which these files belong. SQLite goes by the name: it would take them
+ * for files of the new one, and read pages of the old one out of them. Remove those that are still there while the old
+ * connection is open: until it closes, no other file gets their inodes. */
 int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *sides, size_t count,
                                simba__sqlite_patience *patience, simba_error *err);
 

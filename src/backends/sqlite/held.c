@@ -8,8 +8,8 @@
 typedef struct grant {
     simba__node node; /* by the notify file's hash of the mutex */
     uint64_t nonce;
-    uint64_t marked; /* in the slot, as the grant left it */
-    uint64_t wish;   /* likewise, or since it was last told; see notify.h */
+    uint64_t marked; /* the slot's value, as the grant left it */
+    uint64_t wish;   /* the wish cell, as the grant left it, or when the holder was last told; see notify.h */
     bool listens;
     char mutex[];
 } grant;
@@ -54,7 +54,8 @@ static grant *make(simba__sqlite_held *held, uint64_t hash, const char *mutex)
     return g;
 }
 
-/* Its holder is not to be found under the slot any more, unless it is another one. */
+/* Take our bell out of the slot, so that nobody looks for this holder there, unless another client has put its own
+ * there. */
 static void hide(const grant *g, const simba__sqlite_notify *notify)
 {
     const size_t slot = simba__sqlite_notify_slot(g->node.hash);
@@ -81,14 +82,14 @@ static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_n
     if (!g)
         return;
     g->nonce = request->nonce;
-    /* The slot has no mark if nobody listened, or if the grant was found again because its reply was lost. */
+    /* The slot has no mark of ours if nobody listened, or if we found the grant again because its reply was lost. */
     const bool marked = effect->marked && effect->replaced != SIMBA__SQLITE_NOTIFY_UNSURE;
     g->marked = marked ? effect->marked : effect->seen;
     g->listens = request->listens;
     g->wish = effect->wish;
     if (!g->listens)
         return;
-    /* Those who are in line already make no wish. */
+    /* Contenders that are in line already make no wish, so look at the line. */
     simba__sqlite_line line;
     simba__sqlite_notify_read_line(notify, simba__sqlite_line_number(effect->hash), &line);
     if (simba__sqlite_line_is_waited(&line, effect->hash, notify->bell.number))

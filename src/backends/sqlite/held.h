@@ -1,6 +1,6 @@
-/* The grants of this client, so that it can tell a holder at once when another process forces its mutex away. Holders watch
- * nothing. A revocation rings the bell of every client, which then compares each of its grants with its slot. If a slot is not
- * as our own grant left it, the holder asks the store. All in a turn. */
+/* The grants of this client, so that it can tell a holder at once when another process forces its mutex away. Holders
+ * watch nothing. A revocation rings the bell of every client, which then compares each of its grants with its slot. If
+ * a slot is not as our own grant left it, the holder asks the store. All of this runs in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_HELD_H
 #define SIMBA_BACKENDS_SQLITE_HELD_H
 
@@ -21,14 +21,14 @@ static inline bool simba__sqlite_held_is_empty(const simba__sqlite_held *held)
     return simba__table_first(&held->grants) == NULL;
 }
 
-/* After a transaction: the request has succeeded. A grant for which there is no memory is not remembered; its holder
+/* A transaction has carried out this request: remember or drop the grant. If there is no memory for a grant, its holder
  * learns of a revocation when it renews. */
 void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_notify *notify,
                              const simba__sqlite_effect *effect, const simba_request *request);
 
-/* A wish was made, perhaps: tell the holders that listen. */
+/* Somebody may have made a wish: tell the holders that listen. */
 void simba__sqlite_held_wanted(simba__sqlite_held *held, const simba__sqlite_notify *notify);
-/* Something was revoked, perhaps. */
+/* Something may have been revoked: compare the grants with their slots. */
 void simba__sqlite_held_scan(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* The file was replaced: let every holder ask. */
 void simba__sqlite_held_ask_all(simba__sqlite_held *held);

@@ -2,9 +2,9 @@
 #include "backends/sqlite/line.h"
 
 #define EVERY (UINT64_C(1) << 32)
-#define SEVERAL UINT64_C(0) /* instead of the bits of the hash */
+#define SEVERAL UINT64_C(0) /* in place of the hash's bits */
 
-/* The line comes from other bits. */
+/* The number of the line comes from other bits of the hash. */
 static uint64_t tag_of(uint64_t hash)
 {
     const uint64_t tag = hash >> 33;

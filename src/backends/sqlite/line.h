@@ -1,12 +1,12 @@
-/* Who waits for what, of all processes that use the database, and in which order they came: so a release wakes the one that
- * is next, however many wait.
+/* Which process waits for which mutex, of all that use the database, and in which order they came. So a release wakes
+ * the one that is next, however many wait.
  *
- * The notify file has 512 lines; a mutex has its line by its hash. A line has a cell for every bell (see bell.h), in which the
- * owner of that bell says what it waits for there and since when. A client with several mutexes in one line says that it has
- * to be told of all of them.
+ * The notify file has 512 lines; the hash of a mutex says which line it has. A line has a cell for every bell (see
+ * bell.h), in which the owner of that bell says which mutex it waits for and since when. A client with several mutexes
+ * in one line says that it has to be told of all of them.
  *
- * Only the owner of a bell writes its cells, except that whoever finds a bell without an owner empties the cell that led
- * there. Everything here is a function of numbers; notify.h reads and writes them. */
+ * Only the owner of a bell writes its cells. There is one exception: a process that finds a bell without an owner
+ * empties the cell that led there. Everything here is a function of numbers; notify.h reads and writes them. */
 #ifndef SIMBA_BACKENDS_SQLITE_LINE_H
 #define SIMBA_BACKENDS_SQLITE_LINE_H
 
@@ -27,18 +27,18 @@ static inline size_t simba__sqlite_line_number(uint64_t hash)
     return hash % SIMBA__SQLITE_LINES;
 }
 
-/* For one mutex that somebody waits for since `since_ms`. `every`: he wants to hear of every change, not only of a release
- * that is his to take. */
+/* The cell of a client that waits for one mutex since `since_ms`. `every`: it wants to hear of every change, not only
+ * of a release that it may take. */
 uint64_t simba__sqlite_line_cell(uint64_t hash, bool every, uint32_t since_ms);
-/* For somebody who has to do with several mutexes of the line. */
+/* The cell of a client that waits for several mutexes of the line. */
 uint64_t simba__sqlite_line_cell_of_several(void);
 
-/* Is this one to be told of every change of the mutex? */
+/* Does this client want to hear of every change of the mutex? */
 bool simba__sqlite_line_hears_all(uint64_t cell, uint64_t hash);
-/* Does anybody but the owner of this bell wait for the mutex, perhaps? */
+/* May anybody but the owner of this bell wait for the mutex? */
 bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but);
-/* The bell of the one who has waited for the mutex longest; -1: nobody waits. Times may wrap around; nobody has waited for
- * more than three weeks. */
+/* The bell of the client that has waited longest for the mutex; -1: nobody waits. Times may wrap around; nobody has
+ * waited for more than three weeks. */
 int simba__sqlite_line_first(const simba__sqlite_line *line, uint64_t hash, uint32_t now_ms);
 
 #endif

@@ -70,7 +70,7 @@ static void hear_note(simba__sqlite_news *news, simba__sqlite_watched *w, const 
     news->host->push(news->host, w->topic, &(simba_push){.kind = SIMBA_PUSH_NOTED});
 }
 
-/* Their times are not on the scale of the owner's. */
+/* The times of notes are not on the scale of the owner's. */
 static bool is_about_note(const simba_request *request)
 {
     return request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_READ_NOTE || request->op == SIMBA_OP_FORGET;

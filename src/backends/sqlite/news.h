@@ -36,50 +36,50 @@ struct simba__sqlite_watched {
     uint64_t known;
     uint64_t version;
     const simba_request *latest;      /* in the batch at hand */
-    simba__sqlite_probe *probe;       /* that looks at it, if one is under way */
-    uint64_t note_token, note_number; /* of the note that was last told; UINT64_MAX: none was */
-    uint32_t since_ms;                /* it waits in its line, see line.h */
+    simba__sqlite_probe *probe;       /* the look at it that is under way, or NULL */
+    uint64_t note_token, note_number; /* of the note that watchers were last told of; UINT64_MAX: of none */
+    uint32_t since_ms;                /* since when it waits in its line, see line.h */
     bool is_news;
     bool waits;     /* somebody here waits for it, as far as we know */
-    bool told_free; /* on the word of the slot, before the row was read */
-    bool yields;    /* it is free, and somebody else was told to take it */
+    bool told_free; /* waiters were told by the slot, before the row was read */
+    bool yields;    /* it is free, and another client was invited to take it */
 };
 
 typedef struct simba__sqlite_news {
     simba_host *host;
     size_t count;
-    bool rescan;       /* look into slots that have not changed as well */
-    uint64_t disorder; /* as the cell was when the slots were last looked into */
+    bool rescan;       /* look into all slots, also into those that have not changed */
+    uint64_t disorder; /* the cell, as it was when the slots were last looked into */
     simba__sqlite_watched *watched[SIMBA__SQLITE_NOTIFY_SLOTS];
-    simba__sqlite_notify_cells cells;             /* as they were read for the scan at hand */
-    uint64_t scanned[SIMBA__SQLITE_NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
+    simba__sqlite_notify_cells cells;             /* as they were read for this scan */
+    uint64_t scanned[SIMBA__SQLITE_NOTIFY_SLOTS]; /* the value of the slot when it was last looked into */
 } simba__sqlite_news;
 
-/* The effect of a request. */
+/* What a request did. */
 typedef struct simba__sqlite_effect {
     uint64_t hash;
-    uint64_t seen;             /* in the slot during the transaction */
+    uint64_t seen;             /* the slot's value during the transaction */
     uint64_t before, after;    /* versions of the row */
-    uint64_t wish;             /* in the slot, before a grant to a holder that listens, see notify.h */
+    uint64_t wish;             /* the slot's wish, before a grant to a holder that listens; see notify.h */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
-    simba__sqlite_invited invited; /* to take what was released */
-    bool concerns_note;            /* the next two are known */
+    simba__sqlite_invited invited; /* who was invited to take the released mutex */
+    bool concerns_note;            /* the next two are set */
     uint64_t note_token, note_number;
-    int code;    /* negative: this one failed, and nothing above counts */
-    char *fault; /* then: why. NULL: there was no memory to keep it */
+    int code;    /* negative: this request failed, and nothing above counts */
+    char *fault; /* then the reason. NULL: there was no memory to keep it */
 } simba__sqlite_effect;
 
 /* Called for a mutex whose row has to be read. */
 typedef void (*simba__sqlite_news_look)(void *user, simba__sqlite_watched *watched);
 
 void simba__sqlite_news_init(simba__sqlite_news *news, simba_host *host);
-/* Everything known is void: the file was replaced. */
+/* The file was replaced: nothing that is known holds any more. */
 void simba__sqlite_news_forget(simba__sqlite_news *news);
 
-/* NULL: out of memory. Look at the mutex after you have begun to listen. */
+/* Watch a mutex. NULL: out of memory. Look at the mutex after you have begun to listen. */
 simba__sqlite_watched *simba__sqlite_news_add(simba__sqlite_news *news, simba_topic *topic, uint32_t now_ms);
 void simba__sqlite_news_remove(simba__sqlite_news *news, simba__sqlite_watched *watched);
-/* NULL: it is not watched. */
+/* NULL: nobody watches it. */
 simba__sqlite_watched *simba__sqlite_news_find(const simba__sqlite_news *news, uint64_t hash, const char *mutex);
 
 /* After a transaction, before its requests complete: call `heard` for all requests, then `rang` for all that marked
@@ -95,10 +95,10 @@ void simba__sqlite_news_tell(simba__sqlite_news *news, const simba__sqlite_effec
  * nevertheless, since the later of two marks need not belong to the later commit. */
 void simba__sqlite_news_scan(simba__sqlite_news *news, const simba__sqlite_notify *notify, simba__sqlite_news_look look,
                              void *user);
-/* Whoever was told to take a mutex has had the time for it. Tell our waiters of those that are still free. */
+/* The invited clients have had their time. Tell our waiters of the mutexes that are still free. */
 void simba__sqlite_news_step_in(simba__sqlite_news *news, const simba__sqlite_notify *notify);
 
-/* What this client has to say in a line: see line.h. */
+/* What this client has to write in a line: see line.h. */
 uint64_t simba__sqlite_news_place(const simba__sqlite_news *news, size_t line);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "util/mem.h"
 
-/* The row of the greatest forgotten token. No mutex has this name. */
+/* The name of the row that keeps the greatest forgotten token. No mutex has this name. */
 #define FLOOR ""
 
 /* Read the row of a mutex, and call `take` with it if there is one. */
@@ -48,7 +48,7 @@ static int take_copy(void *user, const simba_stored_note *note, uint64_t number)
     (void)number;
     simba__sqlite_note_copy **ret_note = user;
     if (note->size == 0)
-        return 0; /* it was removed */
+        return 0; /* the note was removed */
     simba__sqlite_note_copy *copy = simba__malloc(sizeof *copy + note->size);
     if (!copy)
         return SIMBA_ENOMEM;

@@ -1,6 +1,6 @@
-/* Notes in the database. They have a table of their own, so that a renewal does not write the note again, and so
- * that an older simba without notes can use the same file. The row without a name has the greatest token of the
- * forgotten mutexes. As db.h: blocks, one thread at a time. */
+/* Notes in the database. They have a table of their own, so that a renewal does not write the note again, and so that
+ * an older simba without notes can use the same file. The row without a name has the greatest token of the forgotten
+ * mutexes. As in db.h, everything here blocks and belongs to one thread at a time. */
 #ifndef SIMBA_BACKENDS_SQLITE_NOTE_H
 #define SIMBA_BACKENDS_SQLITE_NOTE_H
 
@@ -13,7 +13,7 @@ typedef struct simba__sqlite_note_copy {
 
 /* Read which note there is: fills in note_token and note_number of the row. */
 int simba__sqlite_note_identify(simba__sqlite_db *db, const char *mutex, simba__row *row, simba_error *err);
-/* A copy of the note, to be freed; NULL: there is none. */
+/* A copy of the note, which the caller frees; NULL: there is none. */
 int simba__sqlite_note_load(simba__sqlite_db *db, const char *mutex, simba__sqlite_note_copy **ret_note,
                             simba_error *err);
 /* Replace the note by that of the request, as the row says. */

@@ -22,7 +22,7 @@ enum {
     MARK_TRIES = 100,
 };
 
-/* Where in the file what lies. */
+/* The layout of the file. */
 #define EARS_AT ((off_t)40 * 1024)
 #define BIRTH_AT ((off_t)offsetof(simba__sqlite_notify_cells, birth))
 #define LINES_AT ((off_t)64 * 1024)
@@ -48,7 +48,7 @@ static int open_file(const char *path, const char *database)
     return fd;
 }
 
-/* What lies behind the end of the file is 0. */
+/* Bytes behind the end of the file count as 0. */
 static void read_cells(const simba__sqlite_notify *notify, off_t offset, void *out, size_t size)
 {
     const ssize_t got = pread(notify->fd, out, size, offset);
@@ -68,7 +68,7 @@ static uint64_t read_birth(const simba__sqlite_notify *notify)
     return birth;
 }
 
-/* Space on the disk is asked for now: a mark that does not fit would be lost. */
+/* Ask for space on the disk now: a mark that does not fit would be lost. */
 static int make_whole(simba__sqlite_notify *notify)
 {
     struct stat status;
@@ -151,7 +151,7 @@ uint64_t simba__sqlite_notify_revocations(const simba__sqlite_notify *notify)
 
 uint64_t simba__sqlite_notify_hash(const char *mutex)
 {
-    const uint64_t hash = simba__hash(mutex) * UINT64_C(0xD6E8FEB86659FD93); /* a last stir for the low bits */
+    const uint64_t hash = simba__hash(mutex) * UINT64_C(0xD6E8FEB86659FD93); /* mixes the low bits once more */
     return hash ^ (hash >> 32);
 }
 
@@ -168,9 +168,9 @@ bool simba__sqlite_notify_says_released(uint64_t value, uint64_t hash)
 
 /* --- locks ---------------------------------------------------------------------------------------- */
 
-/* Locks go away with their process, unlike anything written into the file. They are of the open file, not of the process,
- * so that two clients in one process see each other. Whoever marks has the lock of flock(2): with the others, of which every
- * listener has one, the kernel would go through all of them. */
+/* Locks go away with their process, unlike anything written into the file. They belong to the open file, not to the
+ * process, so that two clients in one process see each other. A writer that marks uses flock(2): with the other kind,
+ * of which every listener has one, the kernel would go through all of them. */
 static int lock_call(const simba__sqlite_notify *notify, int command, short type, off_t byte, short *ret_type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
@@ -206,7 +206,7 @@ void simba__sqlite_notify_end(const simba__sqlite_notify_marking *marking, uint6
 {
     if (marking->locked)
         (void)flock(marking->notify->fd, LOCK_UN);
-    else /* after the marks: whoever sees this sees them */
+    else /* after the marks, so that a process that sees this sees them */
         write_cell(marking->notify, offsetof(simba__sqlite_notify_cells, disorder), random);
 }
 
@@ -218,7 +218,8 @@ bool simba__sqlite_notify_is_heard(const simba__sqlite_notify *notify)
     return lock_call(notify, F_OFD_GETLK, F_WRLCK, LISTEN_BYTE, &found) != 0 || found != F_UNLCK;
 }
 
-/* Writers whose question fails mark and ring anyhow, so where there are no such locks nothing is lost. */
+/* If a writer cannot find out whether anybody listens, it marks and rings. So nothing is lost on a system without such
+ * locks. */
 void simba__sqlite_notify_listen(simba__sqlite_notify *notify)
 {
     (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
@@ -271,7 +272,7 @@ void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t 
     write_cell(notify, place_at(line, bell), 0);
 }
 
-/* Whoever had the bell before may have been killed while it waited. */
+/* The owner of the bell before us may have been killed while it waited. */
 static void drop_old_places(const simba__sqlite_notify *notify, unsigned bell)
 {
     for (size_t line = 0; line < SIMBA__SQLITE_LINES; line++) {

@@ -42,7 +42,7 @@ bool simba__sqlite_patience_wait(simba__sqlite_patience *patience, int attempt)
     int64_t pause_ns = attempt < 7 ? (int64_t)FIRST_NS << attempt : LONGEST_NS;
     if (pause_ns > LONGEST_NS)
         pause_ns = LONGEST_NS;
-    /* Randomised, so that two processes that met once do not keep meeting. */
+    /* The pause is random, so that two processes that met once do not keep meeting. */
     pause_ns = simba__random_range(&patience->seed, pause_ns / 2, pause_ns);
     if (pause_ns > left_ns)
         pause_ns = left_ns;

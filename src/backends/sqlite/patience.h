@@ -8,21 +8,21 @@
 
 typedef struct simba__sqlite_patience {
     simba_host *host;
-    uint64_t seed;            /* of whichever thread waits; only one does at a time */
+    uint64_t seed;            /* for the thread that waits; only one does at a time */
     _Atomic int64_t until_ns; /* on the host's clock */
     atomic_bool over;         /* the client closes */
-    atomic_bool waits;        /* another process had to be waited for */
+    atomic_bool waits;        /* a thread had to wait for another process */
 } simba__sqlite_patience;
 
 void simba__sqlite_patience_init(simba__sqlite_patience *patience, simba_host *host);
 
 /* From now on, wait until `until` at the longest. */
 void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until);
-/* Has any thread had to wait since then? Any thread. */
+/* Has a thread had to wait since then? Any thread may ask. */
 bool simba__sqlite_patience_waits(const simba__sqlite_patience *patience);
 void simba__sqlite_patience_end(simba__sqlite_patience *patience);
 
-/* Sleep a little: from 20 µs at attempt 0 up to 2 ms, randomised. False, at once: no time is left. */
+/* Sleep a little: from 20 µs at attempt 0 up to 2 ms, at random. False, at once: no time is left. */
 bool simba__sqlite_patience_wait(simba__sqlite_patience *patience, int attempt);
 
 #endif

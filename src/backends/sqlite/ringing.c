@@ -34,7 +34,7 @@ static void drop_place(void *user, unsigned bell)
     simba__sqlite_notify_drop_place(ringing->notify, ringing->line_number, bell);
 }
 
-/* Each is rung once for each reason. False: nobody has that bell. */
+/* Ring a bell, once for each reason. False: nobody has that bell. */
 static bool ring(simba__sqlite_ringing *ringing, unsigned bell, simba__sqlite_ring reason,
                  simba__sqlite_bell_forsaken forsaken)
 {
@@ -58,7 +58,8 @@ static void tell_curious(simba__sqlite_ringing *ringing, uint64_t hash)
     }
 }
 
-/* The longest waiting one that is there, which leaves our copy of the line with this; -1: nobody is. */
+/* Ring the bell of the client that has waited longest and is still there, and take it out of our copy of the line. -1:
+ * nobody is there. */
 static int call_next(simba__sqlite_ringing *ringing, uint64_t hash, simba__sqlite_ring reason)
 {
     for (int bell; (bell = simba__sqlite_line_first(&ringing->line, hash, ringing->now_ms)) >= 0;) {

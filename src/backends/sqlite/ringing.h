@@ -1,6 +1,6 @@
-/* Whose bells are rung after a commit. A change of a mutex is told to all who want to hear of every change. A release is told
- * to the one that is next in line as well, and to the one after it, which sees to it that the first does take it: it may be
- * frozen, or be gone in a moment. All others are left in peace. On the worker. */
+/* Whose bells to ring after a commit. A change of a mutex concerns all clients that want to hear of every change. A
+ * release also concerns the next in line, and the one after it, which makes sure that the first does take the mutex:
+ * the first may be frozen, or be gone in a moment. All others are left in peace. */
 #ifndef SIMBA_BACKENDS_SQLITE_RINGING_H
 #define SIMBA_BACKENDS_SQLITE_RINGING_H
 
@@ -10,16 +10,16 @@ typedef struct simba__sqlite_ringing {
     const simba__sqlite_notify *notify;
     int folder; /* of the bells; negative: there is none */
     uint32_t now_ms;
-    bool in_reserve; /* of those that were released one is ours to take, should the next in line not do it */
+    bool in_reserve; /* one of the released mutexes is ours to take if the next in line does not */
     unsigned char rung[SIMBA__SQLITE_BELLS];
     simba__sqlite_ears ears;
     simba__sqlite_line line;
     size_t line_number;
 } simba__sqlite_ringing;
 
-/* Who is to take what was released? */
+/* Which client is to take the released mutex? */
 typedef enum simba__sqlite_invited {
-    SIMBA__SQLITE_INVITED_ANYBODY, /* nobody waits elsewhere, or nobody was told to let somebody else go first */
+    SIMBA__SQLITE_INVITED_ANYBODY, /* no other client waits, or none was told to let another go first */
     SIMBA__SQLITE_INVITED_US,
     SIMBA__SQLITE_INVITED_OTHERS,
 } simba__sqlite_invited;

@@ -27,7 +27,8 @@ static const char create_sql[] =
     "PRAGMA application_id = " TEXT(APPLICATION_ID) ";"
                                                     "PRAGMA user_version = " TEXT(VERSION) ";";
 
-/* A table of its own, because a renewal writes the other one and an older simba knows that one as it is: see note.h. */
+/* A table of its own, because a renewal writes the other one, and an older simba knows that one as it is: see
+ * note.h. */
 static const char create_notes_sql[] = "CREATE TABLE simba_note ("
                                        "mutex TEXT NOT NULL PRIMARY KEY,"
                                        "note BLOB NOT NULL,"
@@ -36,7 +37,7 @@ static const char create_notes_sql[] = "CREATE TABLE simba_note ("
                                        "written_at INTEGER NOT NULL"
                                        ") WITHOUT ROWID;";
 
-/* One statement, hence one snapshot. */
+/* One statement, so that it reads one snapshot. */
 static const char look_sql[] = "SELECT (SELECT application_id FROM pragma_application_id),"
                                "(SELECT user_version FROM pragma_user_version),"
                                "(SELECT count(*) FROM sqlite_master),"

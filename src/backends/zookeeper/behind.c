@@ -25,7 +25,8 @@ static void tell(const zk_node *node)
     host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
 }
 
-/* When it looked nobody was behind it. So nobody can have left: somebody has come, or the node of the mutex is gone. */
+/* When it looked, nobody was behind the leader, so nobody can have left: somebody has come, or the node of the mutex is
+ * gone. */
 static void fired(void *owner, int type)
 {
     const zk_node *node = owner;
@@ -75,7 +76,7 @@ static void fini(zk_op *op)
     simba__zk_node_unref(of(op)->node);
 }
 
-/* After a lost connection it begins anew: what happened meanwhile is seen by the look. */
+/* After a lost connection it begins anew: the new look sees what happened meanwhile. */
 static const zk_procedure procedure = {.run = run, .step = step, .fini = fini, .persists = true};
 
 void simba__zk_behind_begin(zk_node *node)

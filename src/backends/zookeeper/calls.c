@@ -9,11 +9,11 @@
 /* A call in flight. */
 struct call {
     zk_op *op;
-    zk_watch *watch; /* to be set with it; NULL: none, or the session is over */
+    zk_watch *watch; /* the watch that it sets; NULL: none, or the session is over */
     zk_answered *answered;
 };
 
-/* A transaction in flight: the library writes the results to where it was told. */
+/* A transaction in flight. The library writes its results into this memory. */
 struct pair {
     struct call call; /* first */
     zoo_op_result_t results[2];
@@ -22,10 +22,10 @@ struct pair {
 
 struct zk_watch {
     simba__list_item link;
-    zk_watch **slot; /* NULL: nobody cares */
+    zk_watch **slot; /* NULL: nobody wants the watch any more */
     void *owner;
     void (*fired)(void *owner, int type);
-    struct call *call; /* in flight that sets it */
+    struct call *call; /* the call in flight that sets it */
 };
 
 /* --- watches -------------------------------------------------------------------------------------------- */
@@ -74,7 +74,7 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
     (void)zh, (void)state, (void)path;
     zk_watch *watch = context;
     if (type == ZOO_SESSION_EVENT)
-        return; /* every watch is told, and stays */
+        return; /* the library tells every watch, and keeps it */
     const bool wanted = watch->slot != NULL;
     void *owner = watch->owner;
     void (*fired)(void *owner, int type) = watch->fired;
@@ -147,7 +147,7 @@ static struct Stat with_bounded_times(const struct Stat *told)
     return stat;
 }
 
-/* `set`: a watch is set by this answer. */
+/* `set`: the answer sets a watch. */
 static void answer(const void *data, const zk_result *told, bool set)
 {
     struct call *call = (struct call *)(uintptr_t)data;
@@ -348,6 +348,6 @@ simba_owner simba__zk_owner_of(const char *child, const zk_result *result)
     char text[SIMBA_ID_MAX + 8] = "";
     if (result->text && result->length > 0)
         memcpy(text, result->text, (size_t)result->length < sizeof text - 1 ? (size_t)result->length : sizeof text - 1);
-    /* A latch of Curator's need not have an id, and yet it leads. */
+    /* A LeaderLatch of Curator may have no id; it leads all the same. */
     return simba__zk_owner(text[0] ? text : child, result->stat->czxid, result->stat->ctime);
 }

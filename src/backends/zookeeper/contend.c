@@ -10,10 +10,10 @@
 struct contention {
     zk_op op; /* first */
     zk_nodes *nodes;
-    zk_node *node; /* NULL: not yet */
+    zk_node *node; /* NULL: there is none yet */
     zk_attempt attempt;
     bool refused;      /* the parents could not be made */
-    simba_owner owner; /* who leads, as far as was asked */
+    simba_owner owner; /* the leader, as far as somebody asked */
 };
 
 static const zk_procedure request_only, persistent;
@@ -51,7 +51,7 @@ static void fini(zk_op *op)
         simba__zk_node_unref(of(op)->node);
 }
 
-/* This procedure is the one about its node; an older one has nothing to say any more. */
+/* This procedure is now the one about its node; an older one has nothing to say any more. */
 static void take_node(struct contention *c)
 {
     zk_op *older = c->node->op;
@@ -71,7 +71,7 @@ static void push(const zk_node *node, simba_push_kind kind)
     host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = kind});
 }
 
-/* What was to find out whose turn it is could not: have the contender ask. */
+/* The procedure could not find out whose turn it is: have the contender ask. */
 static void give_up_looking(const struct contention *c)
 {
     if (!c->op.request && c->node->in_table)
@@ -84,7 +84,7 @@ static void give_up_looking(const struct contention *c)
 static void begin_to_look(zk_node *node)
 {
     if (node->op)
-        return; /* it will look */
+        return; /* the procedure under way will look */
     struct contention *c = begin(node->nodes, ZK_WISH_LOOK, NULL, node);
     if (!c) {
         push(node, SIMBA_PUSH_CHANGED);
@@ -131,12 +131,12 @@ static void parent_made(zk_op *op, const zk_result *result)
     if (result->rc == ZUNIMPLEMENTED)
         op->ops->no_containers = true;
     else if (result->rc == ZNOAUTH)
-        of(op)->refused = true; /* it may be there all the same */
+        of(op)->refused = true; /* the node may be there all the same */
     else if (result->rc != ZNODEEXISTS && result->rc != ZNONODE)
         simba__zk_op_note(op, result->rc);
 }
 
-/* The name of the child that the server has made: that of the call, and a number. NULL: it is something else. */
+/* The name of the child that the server has made: that of the call, and a number. NULL: it is another name. */
 static const char *name_of_made(const zk_node *node, const char *path)
 {
     const size_t length = strlen(node->queue->path);
@@ -175,7 +175,7 @@ static void listed(zk_op *op, const zk_result *result)
         simba__zk_op_note(op, ZK_NO_MEMORY);
 }
 
-/* What was read or removed is not there any more, or something is wrong with it. */
+/* The node that was to be read or removed is gone, or something is wrong with it. */
 static void not_there(zk_op *op, int rc, unsigned call)
 {
     if (rc == ZNONODE)
@@ -193,7 +193,7 @@ static void own_read(zk_op *op, const zk_result *result)
         not_there(op, result->rc, ZK_CALL_OWN);
 }
 
-/* The child of somebody who is before us. */
+/* This is the child of somebody who is before us. */
 static void other_read(zk_op *op, const char *child, const zk_result *result)
 {
     const struct contention *c = of(op);
@@ -265,7 +265,7 @@ static void make_calls(struct contention *c, unsigned calls)
     simba__zk_op_go(op);
 }
 
-/* Who leads the whole queue is told if the wait takes longer. */
+/* If the wait takes longer, tell the contender who leads the queue. */
 static void tell_leader_later(struct contention *c)
 {
     simba__free(c->node->leader);
@@ -274,7 +274,7 @@ static void tell_leader_later(struct contention *c)
     simba__zk_node_later(c->node);
 }
 
-/* Nobody knew, and somebody has waited for a while. */
+/* A contender has waited for a while without knowing who leads: tell it. */
 static void tell_leader(const struct contention *c)
 {
     const zk_session *session = c->op.ops->session;
@@ -299,7 +299,7 @@ static void move(struct contention *c, zk_move move)
         break;
     case ZK_WON:
         simba__zk_queue_won(node->queue);
-        simba__zk_node_later(node); /* it gets its guard */
+        simba__zk_node_later(node); /* set its guard in a while */
         if (node->listens)
             simba__zk_behind_begin(node);
         if (!op->request)
@@ -327,7 +327,7 @@ static void move(struct contention *c, zk_move move)
         break;
     case ZK_TAKEN:
         if (op->request)
-            simba__zk_node_drop(node); /* who asks is told now */
+            simba__zk_node_drop(node); /* the contender that asks is told now */
         else
             alert(node, simba__zk_latch_taken(&node->latch));
         simba__zk_op_complete(op, SIMBA_REVOKED, NULL);
@@ -347,7 +347,7 @@ static void move(struct contention *c, zk_move move)
 
 /* --- procedures --------------------------------------------------------------------------------------------- */
 
-/* What an ACQUIRE needs that has lost its node, or never had one. */
+/* An ACQUIRE that has lost its node, or never had one, gets one. */
 static bool have_node(struct contention *c)
 {
     if (c->attempt.wish > ZK_WISH_TRY || (c->node && c->node->in_table))
@@ -366,7 +366,7 @@ static bool have_node(struct contention *c)
     return true;
 }
 
-/* Does it still have something to do? Otherwise it ends. */
+/* True if the procedure still has something to do. Otherwise it ends. */
 static bool is_up_to_date(struct contention *c)
 {
     if (is_superseded(c) || (!c->node->in_table && c->attempt.wish <= ZK_WISH_TRY))
@@ -387,7 +387,7 @@ static void run(zk_op *op)
         move(c, simba__zk_latch_begin(&c->node->latch, &c->attempt));
 }
 
-/* What nobody asks for is done in a while, when there may be memory for it; or the contender is to ask. */
+/* If nobody asks for the outcome, try again in a while, when there may be memory; or have the contender ask. */
 static void note_failure(struct contention *c)
 {
     const zk_wish wish = c->attempt.wish;
@@ -411,7 +411,8 @@ static void step(zk_op *op)
 }
 
 static const zk_procedure request_only = {.run = run, .step = step, .ended = ended, .fini = fini};
-/* A RELEASE too goes on without its request, should that take too long: what this session has made must not stay. */
+/* A RELEASE goes on without its request, too, if that runs out of time: a node that this session has made must not
+ * stay. */
 static const zk_procedure persistent = {.run = run, .step = step, .ended = ended, .fini = fini, .persists = true};
 
 void simba__zk_acquire(zk_nodes *nodes, simba_request *request)
@@ -421,7 +422,8 @@ void simba__zk_acquire(zk_nodes *nodes, simba_request *request)
         simba__zk_op_start(&c->op);
 }
 
-/* The session is kept up for all at once, so nothing is prolonged: is our child still there? */
+/* The session is kept up for all mutexes at once, so a renewal prolongs nothing. It only asks whether our child is
+ * still there. */
 void simba__zk_renew(zk_nodes *nodes, simba_request *request)
 {
     zk_node *node = simba__zk_node_find(nodes, request);
@@ -443,7 +445,7 @@ static void remove_node(zk_node *node, simba_request *request)
     }
     take_node(c);
     if (node->latch.place == ZK_ABSENT || node->latch.place == ZK_REVOKED)
-        run(&c->op); /* also without a connection */
+        run(&c->op); /* also if there is no connection */
     else
         simba__zk_op_start(&c->op);
 }

@@ -1,9 +1,9 @@
-/* The node of a mutex and its note are removed by one transaction. The server does not remove a node that has children, so
- * nobody can have entered meanwhile. A mutex whose node has vanished already, as it does when it has been empty for a while, is
- * given one again for that purpose.
+/* One transaction removes the node of a mutex and its note. The server does not remove a node that has children, so
+ * nobody can have entered meanwhile. If the node has vanished already, as it does when it has been empty for a while,
+ * FORGET first makes it again for that purpose.
  *
- * Where other mutexes lie below the node ("a/b" below "a"), the node has to stay, and only the note goes, in the version that
- * was seen: whoever enters just then may find the note gone.
+ * If other mutexes lie below the node ("a/b" below "a"), the node has to stay. Then FORGET removes only the note, in
+ * the version that it has seen: a contender that enters just then may find the note gone.
  *
  * Tokens are numbers of the ensemble's transactions, which only grow, whatever is removed. */
 #include "backends/zookeeper/forget.h"

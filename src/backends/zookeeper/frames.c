@@ -1,4 +1,4 @@
-/* See frames.h. A message is a length, and so many bytes; those begin with a header: xid, zxid, error. */
+/* See frames.h. A message is a length and that many bytes; these begin with a header: xid, zxid, error. */
 #include "backends/zookeeper/frames.h"
 
 #include <assert.h>
@@ -15,12 +15,12 @@ enum {
     AT_BODY = LENGTH + HEADER,
     AT_EVENT_PATH = AT_BODY + 8,
     RESULT = 9,        /* of a part of a transaction: its type, a byte that says whether it is the last, an error */
-    ERROR_RESULT = -1, /* the type of one that failed, or of any if one did; the error comes once more */
+    ERROR_RESULT = -1, /* the type of an operation that failed, or of any if one did; the error comes once more */
     NOT_TRIED = -2,    /* the error of the operations after the one that failed */
 };
 
-/* Messages that are no replies, or replies to requests that the library sends by itself. It reads only the headers of the
- * latter. */
+/* Messages that are no replies, and replies to requests that the library sends by itself. Of the latter it reads only
+ * the headers. */
 enum { XID_EVENT = -1, XID_PING = -2, XID_AUTH = -4, XID_SET_WATCHES = -8 };
 
 static int32_t int_at(const unsigned char *head, size_t offset)
@@ -34,13 +34,13 @@ static zk_verdict verdict(bool good)
     return good ? ZK_FRAME_GOOD : ZK_FRAME_BAD;
 }
 
-/* Something of `size` bytes, with its size before it, and `more`: is there room for all that in `left` bytes? */
+/* Is there room in `left` bytes for a size, `size` bytes, and `more`? */
 static bool fits(int64_t size, int64_t more, int64_t left)
 {
     return LENGTH + size + more <= left;
 }
 
-/* `first` is the number that each body but two begins with, `left` how many bytes the body has. */
+/* `first` is the number with which every body but two begins. `left`: how many bytes the body has. */
 static bool is_body(zk_reply reply, int32_t first, int64_t left)
 {
     switch (reply) {
@@ -56,22 +56,22 @@ static bool is_body(zk_reply reply, int32_t first, int64_t left)
         return first >= -1 && fits(first < 0 ? 0 : first, STAT, left);
     case ZK_REPLY_NAMES: /* each is a length and one byte at least */
         return first >= 0 && first <= ZK_FRAME_NAMES_MAX && fits((int64_t)first * (LENGTH + 1), 0, left);
-    case ZK_REPLY_PAIR: /* judged by all of it */
+    case ZK_REPLY_PAIR: /* is_pair looks at all of it */
     case ZK_REPLY_PAIR_STAT:
         break;
     }
     return false;
 }
 
-/* The library walks the results of a transaction until one says that it is the last, and takes it for granted that there are
- * as many as were asked for. `at` is a result of the type that a good one has, or of ERROR_RESULT, and not the last. */
+/* The library walks the results of a transaction until one says that it is the last, and assumes that there are as many
+ * as it asked for. `at` is a result of the type that a good one has, or of ERROR_RESULT, and not the last. */
 static bool is_result(const unsigned char *at, bool failed)
 {
     return (int_at(at, 0) == ERROR_RESULT) == failed && at[LENGTH] == 0 && (failed || int_at(at, LENGTH + 1) == 0);
 }
 
-/* All of a transaction's reply: two results, and the end of them. A transaction failed if its results say so, and then one of
- * them says why. */
+/* Judge the whole reply to a transaction: two results, and the end of them. If the transaction failed, its results say
+ * so, and one of them says why. */
 static bool is_pair(zk_reply reply, const unsigned char *body, int32_t left)
 {
     enum { ENDING = RESULT };

@@ -1,9 +1,9 @@
 /* Decides which messages of a server libzookeeper may see. Pure: bytes in, a verdict out.
  *
- * The library believes what it reads: it allocates what a length says, walks as many strings as a number says,
- * aborts on a reply to nothing, and frees pointers that a cut-off reply never set. The first bytes of a message show
- * all of that, to code that knows what was asked. So every caller says what the reply to its call looks like, and
- * this code judges each message before the library sees it. */
+ * The library believes what it reads: it allocates what a length says, walks as many strings as a number says, aborts
+ * on a reply to nothing, and frees pointers that a cut-off reply never set. Code that knows the question sees all of
+ * that in the first bytes of a message. So every caller says what the reply to its call looks like, and this code
+ * judges each message before the library sees it. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_FRAMES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_FRAMES_H
 
@@ -19,8 +19,8 @@ typedef enum zk_reply {
     ZK_REPLY_STAT,      /* to a set or an exists */
     ZK_REPLY_DATA_STAT, /* to a get */
     ZK_REPLY_NAMES,     /* to a get_children */
-    ZK_REPLY_PAIR,      /* to a transaction of two, neither of which has anything to tell */
-    ZK_REPLY_PAIR_STAT, /* to one whose second is a set */
+    ZK_REPLY_PAIR,      /* to a transaction of two calls, neither of which returns anything */
+    ZK_REPLY_PAIR_STAT, /* to one whose second call is a set */
 } zk_reply;
 
 typedef enum zk_verdict {
@@ -30,7 +30,7 @@ typedef enum zk_verdict {
 } zk_verdict;
 
 enum {
-    ZK_FRAME_HEAD = 128,             /* never more bytes than these are needed for a verdict */
+    ZK_FRAME_HEAD = 128,             /* no verdict needs more bytes than these */
     ZK_FRAME_MAX = 16 * 1024 * 1024, /* bytes of a message */
     ZK_FRAME_NAMES_MAX = 1000000,    /* names in one */
 };
@@ -41,14 +41,14 @@ typedef struct zk_expected {
     size_t room, first, count;
 } zk_expected;
 
-/* The first `available` bytes of a message, at least 1. */
+/* Judge a message by its first `available` bytes, at least 1. */
 zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available);
 
 /* A call is about to be made. False: out of memory; do not make it. */
 bool simba__zk_expect(zk_expected *expected, zk_reply reply);
 /* The call could not be made. */
 void simba__zk_expect_not(zk_expected *expected);
-/* The first of them was answered, or never will be. */
+/* The first of the expected replies has come, or never will. */
 void simba__zk_expected_answered(zk_expected *expected);
 void simba__zk_expected_fini(zk_expected *expected);
 

@@ -6,7 +6,7 @@
 #include "util/assert.h"
 #include "util/mem.h"
 
-enum { ROUNDS_MAX = 5 }; /* how often to begin anew because the new child is missing */
+enum { ROUNDS_MAX = 5 }; /* how often to begin anew because the new child has vanished */
 
 /* --- states --------------------------------------------------------------------------------------------- */
 
@@ -87,8 +87,8 @@ void simba__zk_numbers_forget(zk_numbers *numbers)
     *numbers = (zk_numbers){.watched = false, .gone = -1};
 }
 
-/* Of our child. The server counts up to 2147483647. What comes after that has the same number, or one below 0, depending on
- * its version, and says nothing about who was first: -1. */
+/* The number of our child. The server counts up to 2147483647. Children after that have the same number, or one below
+ * 0, depending on the server's version. Such a number does not say who was first: -1. */
 static int64_t number_of(const zk_latch *latch)
 {
     const char *number = latch->name + strlen(latch->prefix);
@@ -103,7 +103,7 @@ static bool may_be_empty(const zk_numbers *numbers)
 
 /* --- whose turn it is ----------------------------------------------------------------------------------- */
 
-/* As long as our child is there, so is its parent node: the numbers that we learn now belong to that node. */
+/* While our child is there, its parent node is there, too: the numbers that we learn now belong to that node. */
 static zk_move win(zk_latch *latch)
 {
     if (latch->place == ZK_LEADS)
@@ -154,7 +154,7 @@ static zk_move looked(zk_latch *latch, zk_attempt *attempt)
     if (attempt->step == ZK_STEP_MAKE && latch->place == ZK_HERE)
         return may_be_empty(latch->numbers) && number_of(latch) == latch->numbers->gone + 1
                    ? win(latch)
-                   : enter(latch, attempt); /* others have come meanwhile */
+                   : enter(latch, attempt); /* otherwise others have come meanwhile */
     if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_FIRST)
         return win_or_ask_token(latch, attempt);
     if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_BEHIND && attempt->wish == ZK_WISH_TRY)
@@ -198,7 +198,7 @@ static zk_move found(zk_latch *latch, zk_attempt *attempt)
 static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 {
     zk_numbers *numbers = latch->numbers;
-    const bool led = attempt->led && !attempt->vanished; /* else it may be a child of an earlier node of the mutex */
+    const bool led = attempt->led && !attempt->vanished; /* else it may be of an earlier node of the mutex */
     if (led && numbers->watched && numbers->gone == number_of(latch) - 1)
         numbers->gone++;
     go_to(latch, ZK_ABSENT);
@@ -207,8 +207,9 @@ static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 
 /* --- procedures ----------------------------------------------------------------------------------------- */
 
-/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. If a child
- * may be there, the procedure that was making it has lost its connection, and its request may be over. */
+/* The child before ours was the first of all, so now ours is: the guard would have fired before if it were gone. If
+ * there may be a child of ours, the procedure that was making it has lost its connection, and its request may be
+ * over. */
 static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
 {
     const bool waits = latch->place == ZK_HERE || latch->place == ZK_ABSENT || latch->place == ZK_UNSURE;
@@ -226,7 +227,7 @@ zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt)
     case ZK_WISH_WAIT:
     case ZK_WISH_TRY:
         if (latch->unwanted && is_here(latch))
-            go_to(latch, ZK_UNSURE); /* it may be about to be removed */
+            go_to(latch, ZK_UNSURE); /* a procedure may be about to remove it */
         latch->unwanted = false;
         return enter(latch, attempt);
     case ZK_WISH_LOOK:
@@ -323,7 +324,7 @@ void simba__zk_latch_not_made(zk_latch *latch, bool sure)
     invariant(latch);
 }
 
-/* Its whole name is known, or else the uuid in it tells. */
+/* Find our child by its whole name if that is known, and otherwise by the uuid in its name. */
 static const char *ours_among(const zk_latch *latch, char *const *names, size_t count)
 {
     const char *ours = NULL;
@@ -384,7 +385,7 @@ void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call)
 
 void simba__zk_latch_disconnected(zk_latch *latch)
 {
-    /* So that we do not lead by a child of whose removal we are told only after that of the leader. */
+    /* Otherwise we would lead by a child whose removal we hear of only after the leader's. */
     if (latch->ahead == ZK_AHEAD_LEADER)
         latch->ahead = ZK_AHEAD_SOMEBODY;
     else if (latch->ahead == ZK_AHEAD_LEADER_GONE)
@@ -394,7 +395,7 @@ void simba__zk_latch_disconnected(zk_latch *latch)
 
 zk_alert simba__zk_latch_before_fired(zk_latch *latch, bool deleted)
 {
-    /* Something else than its removal has happened to it: it is still there. */
+    /* If it was not removed, it is still there: something else has happened to it. */
     latch->ahead = deleted && latch->ahead == ZK_AHEAD_LEADER ? ZK_AHEAD_LEADER_GONE : ZK_AHEAD_UNKNOWN;
     invariant(latch);
     return latch->unwanted ? ZK_ALERT_NONE : ZK_ALERT_LOOK;

@@ -1,5 +1,5 @@
-/* All mutexes, some at a time: each is a row, which may have others below it. A mutex that has a note is in the folder of notes
- * also when its node has vanished. */
+/* Lists all mutexes, some at a time. Each is a row, which may have others below it. A mutex that has a note is in the
+ * folder of notes even when its node has vanished. */
 #include "backends/zookeeper/list.h"
 
 #include <fnmatch.h>
@@ -28,9 +28,9 @@ struct name {
 struct list {
     zk_op op;                /* first */
     simba__list names;       /* of mutexes */
-    simba__table known;      /* the same: none is listed twice */
-    simba__list_item *begun; /* the latest of them whose row was begun */
-    bool busy;               /* rows are being begun */
+    simba__table known;      /* the same names: none is listed twice */
+    simba__list_item *begun; /* the latest name whose row was begun */
+    bool busy;               /* list_on is beginning rows */
 };
 
 struct row {
@@ -61,7 +61,7 @@ static bool is_named(const simba__node *node, const void *text)
     return strcmp(SIMBA__OF_NODE(node, const struct name, node)->text, text) == 0;
 }
 
-/* Keep PARENT/TEXT, or TEXT, unless it is there. NULL: there is no room for it, and the procedure was told. */
+/* Add PARENT/TEXT, or TEXT, unless the list has it. NULL: there is no room, and the procedure knows. */
 static struct name *add_name(struct list *list, const char *parent, const char *text)
 {
     const size_t size = strlen(parent) + strlen(text) + 2;
@@ -99,8 +99,8 @@ static bool is_listed(const struct list *list, const char *mutex)
     return request && (!request->mutex || fnmatch(request->mutex, mutex, 0) == 0);
 }
 
-/* Can this mutex be listed, or one whose name begins with it? It must agree with what the pattern says before its first
- * special character. */
+/* Can the pattern match this mutex, or one whose name begins with it? The name has to agree with the text of the
+ * pattern before its first special character. */
 static bool is_on_the_way(const struct list *list, const char *mutex)
 {
     const char *pattern = list->op.request->mutex ? list->op.request->mutex : "";
@@ -109,7 +109,7 @@ static bool is_on_the_way(const struct list *list, const char *mutex)
     return strncmp(pattern, mutex, literal < length ? literal : length) == 0;
 }
 
-/* A node that has no contenders, but children, is only a part of their names. */
+/* A node without contenders that has children is only a part of their names. */
 static bool is_mutex(const struct row *row)
 {
     return row->note.size > 0 || (row->look.sight != ZK_SIGHT_MISSING && (row->look.leader || row->below == 0));
@@ -143,7 +143,7 @@ static void forget_second(struct row *row)
     row->next = (simba_owner){0};
 }
 
-/* Have the nodes below it listed too, if their names can be names of mutexes. */
+/* List the nodes below it too, if their names can be names of mutexes. */
 static void list_below(struct row *row, const zk_result *result)
 {
     struct list *list = row->list;
@@ -170,7 +170,7 @@ static void row_listed(zk_op *op, const zk_result *result)
         list_below(row, result);
 }
 
-/* One that has left meanwhile, or whose id may not be read, is not known. */
+/* If it has left meanwhile, or its id may not be read, it is not known. */
 static void second_read(zk_op *op, const zk_result *result)
 {
     struct row *row = (struct row *)op;
@@ -180,7 +180,7 @@ static void second_read(zk_op *op, const zk_result *result)
         simba__zk_op_note(op, result->rc);
 }
 
-/* One that cannot be read is left out; its mutex is shown all the same. */
+/* A note that cannot be read is left out; its mutex is shown all the same. */
 static void row_noted(zk_op *op, const zk_result *result)
 {
     struct row *row = (struct row *)op;
@@ -274,13 +274,13 @@ static void begin_row(struct list *list, const struct name *name)
 
 /* --- the list ------------------------------------------------------------------------------------------------- */
 
-/* Some rows at a time, until there are none left. Rows may end while others are begun. */
+/* Begin some rows at a time, until none is left. Rows may end while others are begun. */
 static void list_on(struct list *list)
 {
     zk_op *op = &list->op;
     if (list->busy)
         return;
-    list->busy = true; /* so that a row that ends while it begins does not come here again */
+    list->busy = true; /* a row that ends as it begins must not come here again */
     while (op->phase == ZK_OP_RUNS && op->request && !op->error && list->begun != list->names.last &&
            op->awaited < ROWS_AT_ONCE) {
         list->begun = list->begun ? list->begun->next : list->names.first;
@@ -317,7 +317,7 @@ static void notes_listed(zk_op *op, const zk_result *result)
     char mutex[SIMBA_MUTEX_BYTES + 1];
     for (size_t i = 0; i < result->count; i++) {
         if (!simba__zk_mutex_of_note(result->names[i], mutex))
-            continue; /* nobody of us has made it */
+            continue; /* none of our contenders has made it */
         struct name *name = add_name((struct list *)op, "", mutex);
         if (!name)
             return;

@@ -8,11 +8,11 @@
 
 /* Parts of the timeout. */
 enum {
-    QUARTER = 4,       /* so long after its answer the leader has been told of a beat; so long we wait for an answer */
-    GREETING_PART = 5, /* for the handshake; and for a connection, when there is nothing to lose by waiting */
+    QUARTER = 4,       /* how long after its answer the leader knows of a beat; how long we wait for an answer */
+    GREETING_PART = 5, /* for the handshake; and for a connection when we lose nothing by waiting */
     CONNECT_PART = 24, /* for a connection while there is: its first packet may be lost, and the kernel repeats it only
                           after a second */
-    CONNECT_TIMES = 4, /* and as many times as long as the last one took */
+    CONNECT_TIMES = 4, /* and this many times as long as the last one took */
 };
 
 /* --- what must always hold ----------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static bool is_sound(const zk_liveness *live)
     for (unsigned long long i = live->answered + 1; i < live->sent; i++)
         if (live->beats[i % ZK_BEATS].ns < live->beats[(i - 1) % ZK_BEATS].ns)
             return false;
-    /* The proof was sent before. */
+    /* The proof was sent before the latest event. */
     return live->proven.ns <= live->seen.ns && live->attempt.ns <= live->seen.ns && live->greeted.ns <= live->seen.ns;
 }
 
@@ -133,7 +133,7 @@ static void prove(zk_liveness *live, simba_local at)
 bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connection, zk_answer answer)
 {
     if (connection != live->connection || live->link != ZK_CONNECTED || answer == ZK_ANSWER_LOST)
-        return false; /* lost with its connection */
+        return false; /* it was lost with its connection */
     if (live->answered == live->sent)
         abort();
     const unsigned long long number = live->answered++;
@@ -141,7 +141,7 @@ bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connecti
     live->answers[number % ZK_BEATS] = now;
     if (answer == ZK_ANSWER_AGREED) {
         prove(live, live->attempt);
-        /* The latest beat that was answered long enough before this one was sent. */
+        /* Find the latest beat that was answered long enough before this one was sent. */
         for (unsigned long long i = number; i > 0 && number - i < ZK_BEATS - 1; i--)
             if (live->answers[(i - 1) % ZK_BEATS].ns + live->timeout_ns / QUARTER <= beat(live, number).ns) {
                 prove(live, beat(live, i - 1));
@@ -154,7 +154,7 @@ bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connecti
 
 /* --- advice ------------------------------------------------------------------------------------------------------ */
 
-/* For how long to wait for a connection to be made. While the session may still be saved, not for long. */
+/* How long to wait for a connection to be made: not long while the session may still be saved. */
 static int64_t connect_patience_ns(const zk_liveness *live)
 {
     const int64_t most = live->timeout_ns / GREETING_PART;
@@ -164,7 +164,7 @@ static int64_t connect_patience_ns(const zk_liveness *live)
     return hopeless ? most : usual > least ? usual : least;
 }
 
-/* When a connection is given up for one that may do better, as things are. */
+/* When to give this connection up for another one, as things are. */
 static simba_local patience_ends(const zk_liveness *live)
 {
     switch (live->link) {

@@ -20,33 +20,33 @@
 #include <simba/backend.h>
 
 enum {
-    ZK_BEATS = 11,           /* per timeout; three of them take longer than a quarter and the time of a usual answer */
-    ZK_BEATS_UNANSWERED = 4, /* at most: the older ones say enough */
+    ZK_BEATS = 11,           /* beats per timeout; three of them take longer than a quarter and a usual answer */
+    ZK_BEATS_UNANSWERED = 4, /* at most: the older beats say enough */
 };
 
 typedef enum zk_link {
     ZK_APART,      /* no connection */
-    ZK_CONNECTING, /* one is being made */
-    ZK_GREETING,   /* it is made, and the server has yet to answer the handshake */
+    ZK_CONNECTING, /* a connection is being made */
+    ZK_GREETING,   /* the connection is made, and the server has yet to answer the handshake */
     ZK_CONNECTED,
 } zk_link;
 
 typedef enum zk_answer {
     ZK_ANSWER_AGREED,  /* most servers agreed */
-    ZK_ANSWER_REFUSED, /* it came to the server, and no further */
-    ZK_ANSWER_LOST,    /* it is not known whether it came anywhere */
+    ZK_ANSWER_REFUSED, /* the server has it, and it went no further */
+    ZK_ANSWER_LOST,    /* nobody knows whether it came anywhere */
 } zk_answer;
 
 typedef enum zk_advice {
     ZK_WAIT,
     ZK_SEND_BEAT,
-    ZK_GIVE_UP, /* this connection: another one may do better */
+    ZK_GIVE_UP, /* give this connection up: another one may do better */
 } zk_advice;
 
 typedef struct zk_liveness {
     zk_link link;
     bool has_session;              /* some connection has had its handshake answered */
-    unsigned connection;           /* counts them */
+    unsigned connection;           /* how many there have been */
     int64_t timeout_ns;            /* as asked for, and later as granted */
     int64_t connect_ns;            /* how long the last connection took to be made, without the handshake */
     simba_local seen;              /* the time of the latest event */
@@ -67,7 +67,7 @@ void simba__zk_live_greet(zk_liveness *live, simba_local now);
 void simba__zk_live_connect(zk_liveness *live, simba_local now, int64_t granted_ms);
 void simba__zk_live_lose(zk_liveness *live);
 
-/* A beat was sent on the present connection. Returns its number, to be given with the answer. */
+/* A beat was sent on this connection. Returns its number; its answer needs that. */
 unsigned simba__zk_live_beat(zk_liveness *live, simba_local now);
 /* The next unanswered beat of this connection has its answer. True: `proven` may be later than before. */
 bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connection, zk_answer answer);

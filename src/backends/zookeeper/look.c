@@ -1,4 +1,4 @@
-/* Each procedure begins with a sync, so that a server which lags behind does not answer with the past. */
+/* Each procedure begins with a sync, so that a server that lags behind does not answer with the past. */
 #include "backends/zookeeper/look.h"
 
 #include <string.h>
@@ -25,10 +25,10 @@ void simba__zk_look_see(zk_look *look, zk_sight sight)
 {
     static const bool allowed[ZK_SIGHTS][ZK_SIGHTS] = {
         [ZK_SIGHT_NONE] = {[ZK_SIGHT_MISSING] = true, [ZK_SIGHT_FREE] = true, [ZK_SIGHT_LED] = true},
-        [ZK_SIGHT_MISSING] = {[ZK_SIGHT_NONE] = true}, /* somebody has made it */
+        [ZK_SIGHT_MISSING] = {[ZK_SIGHT_NONE] = true}, /* somebody has made its node */
         [ZK_SIGHT_LED] = {[ZK_SIGHT_ASKED] = true},
         [ZK_SIGHT_ASKED] = {[ZK_SIGHT_VANISHED] = true},
-        [ZK_SIGHT_VANISHED] = {[ZK_SIGHT_VANISHED] = true}, /* for its reader, and for its remover */
+        [ZK_SIGHT_VANISHED] = {[ZK_SIGHT_VANISHED] = true}, /* by a read, then by a removal */
     };
     SIMBA__ASSERT(allowed[look->sight][sight]);
     SIMBA__ASSERT((sight >= ZK_SIGHT_LED) == (look->leader != NULL));
@@ -86,7 +86,7 @@ void simba__zk_look_ask(zk_look *look)
 
 /* --- READ and FORCE_RELEASE --------------------------------------------------------------------------------- */
 
-/* A LeaderLatch does not watch its own node. */
+/* A LeaderLatch does not watch its own node, so it will not notice. */
 static void warn_of_foreign_owner(const zk_look *look)
 {
     const zk_session *session = look->op.ops->session;

@@ -11,14 +11,14 @@ void simba__zk_look(zk_ops *ops, simba_request *request);
 typedef enum zk_sight {
     ZK_SIGHT_NONE,     /* nothing yet */
     ZK_SIGHT_MISSING,  /* it has no node */
-    ZK_SIGHT_FREE,     /* it has one, and nobody leads */
-    ZK_SIGHT_LED,      /* `leader` is the first of its children, */
-    ZK_SIGHT_ASKED,    /* which the step under way reads: then `owner` is known, */
-    ZK_SIGHT_VANISHED, /* unless the leader was gone before it was read, or removed */
+    ZK_SIGHT_FREE,     /* it has a node, and nobody leads */
+    ZK_SIGHT_LED,      /* `leader` is the first of its children */
+    ZK_SIGHT_ASKED,    /* the step under way reads the leader: then `owner` is known, */
+    ZK_SIGHT_VANISHED, /* unless the leader has gone or been removed before that */
     ZK_SIGHTS,
 } zk_sight;
 
-/* The findings of a procedure about a mutex; its first member. */
+/* What a procedure has found out about a mutex. First member of the procedure. */
 typedef struct zk_look {
     zk_op op; /* first */
     char *path;
@@ -34,7 +34,7 @@ void *simba__zk_look_new(zk_ops *ops, const zk_procedure *procedure, size_t size
 void simba__zk_look_fini(zk_op *op);
 /* Begin anew: nothing is known. */
 void simba__zk_look_forget(zk_look *look);
-/* It has seen this by now. */
+/* The procedure has seen this now. */
 void simba__zk_look_see(zk_look *look, zk_sight sight);
 /* An answer to a call for its children. */
 void simba__zk_look_listed(zk_op *op, const zk_result *result);

@@ -5,7 +5,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* What leads or waits for less than this is not worth a call of its own. */
+/* A node that leads or waits for less than this is not worth a call of its own. */
 #define LATER_NS (20 * SIMBA__NS_PER_MS)
 
 #define NODE_OF(node_) SIMBA__OF_NODE(node_, zk_node, node)

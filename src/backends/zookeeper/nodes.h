@@ -9,27 +9,27 @@ typedef struct zk_nodes {
     zk_ops *ops;
     zk_queues queues;
     simba__table table;
-    simba__list unattended; /* to be looked after when their time comes, the first of them first */
+    simba__list unattended; /* nodes to look after when their time comes, ordered by that time */
     simba_timer chores;     /* for that */
 } zk_nodes;
 
 typedef struct zk_node {
     simba__node node;
     simba__list_item unattended;
-    simba_local since; /* when it is */
+    simba_local since; /* since when it is unattended */
     zk_nodes *nodes;
     uint64_t nonce;
     char *mutex, *id;
     zk_queue *queue;
     zk_latch latch;
     zk_op *op;        /* the latest procedure about it */
-    zk_watch *before; /* of the one before it */
-    zk_watch *guard;  /* of its own child */
+    zk_watch *before; /* watches the child before it */
+    zk_watch *guard;  /* watches its own child */
     zk_watch *behind; /* see behind.h */
-    char *leader;     /* the first of the queue, when nobody has asked who that is */
+    char *leader;     /* the first of the queue, if nobody has asked who that is */
     unsigned refs;    /* procedures that are about it, and the table */
     bool in_table;
-    bool listens; /* wants to hear of those behind it */
+    bool listens; /* it wants to hear of those behind it */
 } zk_node;
 
 /* Calls `chores` for nodes that have been unattended for long enough. SIMBA_ENOMEM, or 0. */
@@ -41,7 +41,7 @@ void simba__zk_nodes_drop(zk_nodes *nodes);
 void simba__zk_nodes_fini(zk_nodes *nodes);
 
 zk_node *simba__zk_node_find(zk_nodes *nodes, const simba_request *request);
-/* Has this child, which our session has, a name of ours, and no place in the table? */
+/* True if this child of our session has a name of ours, but no place in the table. */
 bool simba__zk_nodes_miss(zk_nodes *nodes, const char *child);
 zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request); /* NULL: out of memory */
 /* Remove it from the table. */

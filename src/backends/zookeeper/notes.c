@@ -1,7 +1,7 @@
-/* A write is fenced by one transaction: the child by which its holder leads is still there, and the note is the one that was
- * read. The first half keeps out everybody who does not hold the mutex any more: a child that has led leads until it goes. The
- * second half keeps the writes of one holder in order: a write that is carried out late, after its connection was lost, finds
- * another version. */
+/* One transaction fences a write: it checks that the child by which the holder leads is still there, and that the note
+ * is the one that was read. The first check keeps out everybody who no longer holds the mutex: a child that has led
+ * leads until it goes. The second keeps the writes of one holder in order: a write that the server carries out late,
+ * after its connection was lost, finds another version. */
 #include "backends/zookeeper/notes.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "backends/zookeeper/stored_note.h"
 #include "util/mem.h"
 
-enum { MAKING_MAX = 5 }; /* how often a node is made that is missing again */
+enum { MAKING_MAX = 5 }; /* how often to make a node that is missing again */
 
 char *simba__zk_note_path(const zk_ops *ops, const char *mutex)
 {
@@ -19,7 +19,7 @@ char *simba__zk_note_path(const zk_ops *ops, const char *mutex)
     return path;
 }
 
-/* A procedure of this size, which begins with a struct noting. NULL: out of memory, and the request has failed for it. */
+/* The first member of each procedure about a note. */
 struct noting {
     zk_op op; /* first */
     char *path;
@@ -53,15 +53,15 @@ static void heed_clock(const zk_op *op, int64_t ms)
 
 /* The purpose of the calls of the step under way. */
 typedef enum writing_step {
-    WRITING_READ,  /* the present note */
-    WRITING_MAKE,  /* the node, which was missing */
-    WRITING_WRITE, /* the note */
+    WRITING_READ,  /* read the present note */
+    WRITING_MAKE,  /* make the node, which was missing */
+    WRITING_WRITE, /* write the note */
 } writing_step;
 
 /* The outcome of the transaction. */
 typedef enum writing_end {
     WRITING_DONE,
-    WRITING_CHILD_GONE, /* the writer does not hold the mutex any more */
+    WRITING_CHILD_GONE, /* the writer holds the mutex no longer */
     WRITING_CHANGED,    /* the note is not the one that was read */
 } writing_end;
 
@@ -102,7 +102,7 @@ static void was_read(zk_op *op, const zk_result *result)
     struct writing *w = of(op);
     w->missing = result->rc == ZNONODE;
     if (result->rc == ZOK) {
-        /* A note that no simba has written may be replaced. */
+        /* Another program has written this note: it may be replaced. */
         if (!simba__zk_stored_note_read(result->text, result->length > 0 ? (size_t)result->length : 0, &w->seen))
             w->seen = (zk_stored_note){0};
         w->version = result->stat->version;
@@ -114,7 +114,7 @@ static void was_read(zk_op *op, const zk_result *result)
 static void was_made(zk_op *op, const zk_result *result)
 {
     if (result->rc == ZNOAUTH)
-        of(op)->refused = true; /* it may be there all the same */
+        of(op)->refused = true; /* the node may be there all the same */
     else if (result->rc != ZOK && result->rc != ZNODEEXISTS && result->rc != ZNONODE)
         simba__zk_op_note(op, result->rc);
 }
@@ -134,7 +134,8 @@ static void was_written(zk_op *op, const zk_result *result)
     }
 }
 
-/* An empty stored note is no note, so anybody may make it; the transaction has one form then, whether there was a note or not. */
+/* An empty stored note is no note, so anybody may make it. That gives the transaction one form, whether there was a
+ * note or not. */
 static void make_node(struct writing *w)
 {
     zk_op *op = &w->noting.op;
@@ -182,7 +183,7 @@ static void complete_write(struct writing *w, const zk_node *node)
     simba__zk_op_complete(&w->noting.op, SIMBA_MINE, &own);
 }
 
-/* The child of a holder is gone. The holder may not know yet: have it ask. */
+/* The child of a holder is gone. The holder may not know it yet: have it ask. */
 static void tell_holder(const struct writing *w)
 {
     const simba_request *request = w->noting.op.request;
@@ -199,7 +200,7 @@ static void read_on(struct writing *w, const zk_node *node)
         simba__zk_op_fail(op, w->refused ? SIMBA_EPERM : SIMBA_ESTORE, "cannot make a node below %s: %s",
                           op->ops->session->options->notes, w->refused ? "no permission" : "it goes again each time");
     else if (simba__zk_stored_note_is_of(&w->seen, op->request))
-        complete_write(w, node); /* the answer was lost */
+        complete_write(w, node); /* an earlier write was carried out, and its answer was lost */
     else if (simba__zk_stored_note_is_later(&w->seen, op->request))
         simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
     else
@@ -218,7 +219,7 @@ static void write_on(zk_op *op)
     } else if (w->step == WRITING_WRITE && w->end == WRITING_DONE && node) {
         complete_write(w, node);
     } else if (w->step == WRITING_WRITE && w->end == WRITING_DONE) {
-        simba__zk_op_complete(op, SIMBA_MINE, NULL); /* it has left meanwhile */
+        simba__zk_op_complete(op, SIMBA_MINE, NULL); /* the contender has left meanwhile */
     } else if (!node) {
         refuse(w);
     } else if (w->step == WRITING_READ) {
@@ -251,7 +252,7 @@ void simba__zk_write_note(zk_nodes *nodes, simba_request *request)
     if (leading(w, request))
         simba__zk_op_start(&w->noting.op);
     else
-        refuse(w); /* also without a connection */
+        refuse(w); /* also if there is no connection */
 }
 
 /* --- READ_NOTE -------------------------------------------------------------------------------------------------- */
@@ -296,8 +297,8 @@ static void read_note_on(zk_op *op)
         simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
 }
 
-/* First the servers agree on a write, so that nobody answers with the past: neither a server which lags behind nor a leader that the
- * others have replaced without its knowledge, which would answer a sync. */
+/* First have the servers agree on a write, so that nobody answers with the past: neither a server that lags behind, nor
+ * a leader that the others have replaced without its knowledge, which would answer a sync. */
 static void read_note(zk_op *op)
 {
     struct reading *r = (struct reading *)op;

@@ -1,4 +1,4 @@
-/* The notes of mutexes: WRITE_NOTE and READ_NOTE. record.h has the stored form. */
+/* The notes of mutexes: WRITE_NOTE and READ_NOTE. stored_note.h has the stored form. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_NOTES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_NOTES_H
 

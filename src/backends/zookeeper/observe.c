@@ -10,22 +10,22 @@
 
 typedef enum zk_topic_state {
     ZK_TOPIC_RESTS,       /* a watch fires when something happens */
-    ZK_TOPIC_LOOKS,       /* a procedure is under way, */
-    ZK_TOPIC_LOOKS_AGAIN, /* and something has happened since it began */
-    ZK_TOPIC_LATER,       /* there was no memory for one: a timer tries again */
+    ZK_TOPIC_LOOKS,       /* a procedure is under way */
+    ZK_TOPIC_LOOKS_AGAIN, /* the same, and something has happened since it began */
+    ZK_TOPIC_LATER,       /* there was no memory for a procedure: a timer tries again */
     ZK_TOPIC_STATES,
 } zk_topic_state;
 
-/* A mutex that somebody here observes. A watch of its children tells of every change, also of those who wait; only another
- * leader is told on. A second watch is for its note. */
+/* A mutex that somebody here observes. A watch of its children reports every change, also of those who wait; the
+ * observers hear only of another leader. A second watch is for the note. */
 typedef struct zk_topic {
     simba__list_item link;
     zk_topics *topics;
-    simba_topic *topic; /* NULL: not any more */
+    simba_topic *topic; /* NULL: nobody observes it any more */
     zk_watch *watch, *note_watch;
-    char *leader;       /* as told last; NULL: nobody */
-    int64_t note_mzxid; /* of the latest write of the note; 0: there was none */
-    bool known;         /* something was told in this session */
+    char *leader;       /* as the observers were told last; NULL: nobody */
+    int64_t note_mzxid; /* of the latest write of the note; 0: none */
+    bool known;         /* the observers were told something in this session */
     zk_topic_state state;
     struct observation *now; /* LOOKS, LOOKS_AGAIN */
 } zk_topic;
@@ -35,9 +35,9 @@ struct observation {
     zk_topic *topic;
     /* The node that it sets a watch on. */
     enum {
-        OBSERVES_NOTE,     /* the note alone: the children are watched */
-        OBSERVES_CHILDREN, /* and the note, if that is not watched */
-        OBSERVES_MAKING,   /* a mutex without a node has no children to watch: that somebody makes it */
+        OBSERVES_NOTE,     /* only the note: the children are watched already */
+        OBSERVES_CHILDREN, /* the children; and the note, unless that is watched already */
+        OBSERVES_MAKING,   /* that somebody makes the node: a mutex without a node has no children to watch */
     } aim;
 };
 
@@ -110,7 +110,7 @@ static void ended(zk_op *op)
         begin_to_observe(topic);
 }
 
-/* The children, or the note. */
+/* The children have changed, or the note. */
 static void something_changed(void *owner, int type)
 {
     (void)type;
@@ -169,7 +169,7 @@ static void observe_on(zk_op *op)
     if (!o->topic->topic || op->error || o->aim == OBSERVES_NOTE) {
         simba__zk_op_end(op);
     } else if (look->sight == ZK_SIGHT_VANISHED || (o->aim == OBSERVES_MAKING && !missing)) {
-        simba__zk_op_start(op); /* another one leads by now; or it has a node */
+        simba__zk_op_start(op); /* another one leads by now, or the mutex has a node */
     } else if (missing && o->aim == OBSERVES_CHILDREN) {
         wait_for_making(o);
     } else if (look->sight == ZK_SIGHT_ASKED) {
@@ -212,7 +212,7 @@ static void watch_note(struct observation *o)
     simba__free(path);
 }
 
-/* Each watch stays until it has fired: of the two that one is set that is not there. What was begun for the children is begun
+/* Each watch stays until it has fired; set the one that is missing. A procedure that was begun for the children begins
  * anew for them. */
 static void observe(zk_op *op)
 {

@@ -7,7 +7,7 @@
 typedef struct zk_topics {
     zk_ops *ops;
     simba__list all;
-    simba_timer later; /* for topics that had to wait for memory */
+    simba_timer later; /* for topics that wait for memory */
 } zk_topics;
 
 /* SIMBA_ENOMEM, or 0. */

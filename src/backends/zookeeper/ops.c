@@ -89,7 +89,7 @@ void simba__zk_op_start(zk_op *op)
     if (!simba__zk_is_connected(ops->session)) {
         if (!op->parked.list)
             simba__list_append(&ops->parked, &op->parked);
-        ops->session->host->wake(ops->session->host); /* have a session: not inside of this call */
+        ops->session->host->wake(ops->session->host); /* open a session, but not inside this call */
         return;
     }
     op->error = 0;
@@ -168,7 +168,7 @@ bool simba__zk_op_good(zk_op *op)
 
 /* --- all of them --------------------------------------------------------------------------------------- */
 
-/* Nobody waits for it any more. */
+/* Nobody waits for the procedure any more. */
 static void let_go(zk_op *op)
 {
     op->request = NULL;
@@ -197,7 +197,7 @@ void simba__zk_ops_init(zk_ops *ops, zk_session *session)
 
 void simba__zk_ops_connected(zk_ops *ops)
 {
-    /* As many as wait now: one that loses its connection at once goes to the end. */
+    /* Run only those that wait now: one that loses its connection at once goes to the end. */
     for (size_t count = ops->parked.count; count > 0 && ops->parked.first && simba__zk_is_connected(ops->session);
          count--) {
         zk_op *op = SIMBA__OF_ITEM(ops->parked.first, zk_op, parked);

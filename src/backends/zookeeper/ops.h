@@ -9,12 +9,12 @@
 
 typedef struct zk_op zk_op;
 
-/* Our own errors. Those of the library are not positive. Of several errors the highest counts. */
+/* Our own errors. Those of the library are not positive. If there are several errors, the highest counts. */
 enum {
     ZK_MALFORMED = 1, /* the answer does not fit the question */
-    ZK_TOO_MANY,      /* nodes to list */
+    ZK_TOO_MANY,      /* there are too many nodes to list */
     ZK_NO_MEMORY,
-    ZK_BROKEN, /* the connection, before there was an answer */
+    ZK_BROKEN, /* the connection broke before there was an answer */
 };
 
 typedef struct zk_ops {
@@ -26,17 +26,17 @@ typedef struct zk_ops {
 
 /* The functions of a procedure. */
 typedef struct zk_procedure {
-    void (*run)(zk_op *op);   /* from the beginning */
-    void (*step)(zk_op *op);  /* all calls are answered */
-    void (*ended)(zk_op *op); /* it has nothing more to do, or the store closes; may be NULL */
+    void (*run)(zk_op *op);   /* begin from the start */
+    void (*step)(zk_op *op);  /* all calls of the step are answered */
+    void (*ended)(zk_op *op); /* nothing more to do, or the store closes; may be NULL */
     void (*fini)(zk_op *op);  /* free its members; may be NULL */
-    bool persists;            /* it goes on without a request */
+    bool persists;            /* it goes on without its request */
 } zk_procedure;
 
 typedef enum zk_phase {
     ZK_OP_RUNS,
-    ZK_OP_ENDED,  /* the calls in flight are all that is left of it */
-    ZK_OP_CLOSED, /* and the store is closed too */
+    ZK_OP_ENDED,  /* it only waits for the answers to its calls */
+    ZK_OP_CLOSED, /* the same, and the store is closed */
 } zk_phase;
 
 /* The first member of each procedure. */
@@ -44,10 +44,10 @@ struct zk_op {
     simba__list_item link, parked; /* parked: it waits for a connection */
     zk_ops *ops;
     const zk_procedure *procedure;
-    simba_request *request; /* NULL: nobody waits for it, or not any more */
+    simba_request *request; /* NULL: nobody waits for it, or nobody does any more */
     zk_phase phase;
-    int error;        /* of a call, when nobody expects it */
-    unsigned awaited; /* calls in flight, or parts of it that are procedures of their own */
+    int error;        /* an error of a call that nobody expects */
+    unsigned awaited; /* calls in flight, and parts that are procedures of their own */
 };
 
 void simba__zk_ops_init(zk_ops *ops, zk_session *session);
@@ -56,21 +56,21 @@ void simba__zk_ops_init(zk_ops *ops, zk_session *session);
 void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request);
 /* Run it, or let it wait for a connection. */
 void simba__zk_op_start(zk_op *op);
-/* All calls of a step are made, or one is answered: go on, if none is in flight. */
+/* All calls of a step are made, or one is answered: go on if none is in flight. */
 void simba__zk_op_go(zk_op *op);
 /* A call could not be made, or was answered with this error. */
 void simba__zk_op_note(zk_op *op, int rc);
 /* Does this error mean that nobody knows whether the server carried the call out? */
 bool simba__zk_is_loss(int rc);
-/* Nothing is left to do: free it, now or when its calls are answered. */
+/* Nothing is left to do: free the procedure, now or when its calls are answered. */
 void simba__zk_op_end(zk_op *op);
 /* Answer its request, if there is one, and end it. */
 void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *owner);
 void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* False: an unexpected error, with which the operation has failed. */
+/* False: there was an unexpected error, and the operation has failed with it. */
 bool simba__zk_op_good(zk_op *op);
 
-/* The time of this request is over. */
+/* This request has run out of time. */
 void simba__zk_ops_cancel(zk_ops *ops, simba_request *request);
 /* There is a connection. */
 void simba__zk_ops_connected(zk_ops *ops);

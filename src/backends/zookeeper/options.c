@@ -2,7 +2,8 @@
  *
  *   zookeeper://[user:password@]host[:port][,host[:port]…][/chroot][?session-timeout=10s][&acl=open|creator|creator+read]
  *
- * net/endpoint.h says what a host is. Without a port it is 2181. User and password are those of ZooKeeper's digest authentication. */
+ * net/endpoint.h says what a host is. Without a port it is 2181. User and password are those of ZooKeeper's digest
+ * authentication. */
 #include "backends/zookeeper/options.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ static int parse_hosts(zk_options *options, const char *authority, simba_error *
     return simba__endpoints_parse("zookeeper", authority, 2181, err, &options->hosts, &options->host_count);
 }
 
-/* The first `length` bytes of the path, and the name behind them. NULL: out of memory. */
+/* Join the first `length` bytes of the path and the name. NULL: out of memory. */
 static char *below(const char *path, size_t length, const char *name)
 {
     char *text = simba__calloc(1, length + strlen(name) + 1);

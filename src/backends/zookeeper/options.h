@@ -9,15 +9,15 @@
 
 typedef enum zk_acl {
     ZK_ACL_OPEN,    /* everybody may do everything */
-    ZK_ACL_CREATOR, /* only clients with the credentials of the creator */
-    ZK_ACL_READ,    /* and everybody may look */
+    ZK_ACL_CREATOR, /* only clients with the creator's credentials may do anything */
+    ZK_ACL_READ,    /* the same, and everybody may read */
 } zk_acl;
 
 typedef struct zk_options {
     simba__endpoint *hosts;
     size_t host_count;
     char *root;   /* "/chroot/simba" */
-    char *notes;  /* "/chroot/simba-notes": see record.h */
+    char *notes;  /* "/chroot/simba-notes": see stored_note.h */
     char *digest; /* "user:password"; NULL: none */
     zk_acl acl;
     int session_ms;

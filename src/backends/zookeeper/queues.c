@@ -6,8 +6,8 @@
 #include "util/mem.h"
 
 enum {
-    IDLE_MAX = 1024, /* how many are kept */
-    WINS_MIN = 2,    /* of a queue that is worth a watch */
+    IDLE_MAX = 1024, /* how many idle queues are kept */
+    WINS_MIN = 2,    /* how often we lead before a watch is worth its cost */
 };
 
 #define QUEUE_OF(node_) SIMBA__OF_NODE(node_, zk_queue, node)

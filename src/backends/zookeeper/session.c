@@ -15,9 +15,9 @@
 
 enum {
     SOON_MS = 5,              /* the least pause between two tries of something that has failed */
-    AGAIN_MS = 100,           /* to work that had to wait for memory, and to servers if none could be reached */
-    IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
-    PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
+    AGAIN_MS = 100,           /* the pause before work that waits for memory, and after all servers were out of reach */
+    IN_VAIN_MAX = 8,          /* how many connections may be lost before they have proven anything */
+    PAUSES = 60,              /* when all servers were tried, the pause is this part of the timeout */
     SESSION_MIN_MS = 10,      /* no server grants less than this, */
     SESSION_MAX_MS = 1 << 29, /* nor more than a week */
 };
@@ -61,7 +61,7 @@ static void handle_closed(simba_job *job)
     closed_if_over(session);
 }
 
-/* It may take seconds: it waits for the server to say good-bye. */
+/* Closing may take seconds: the library waits for the server to say good-bye. */
 static void close_handle(zk_session *session)
 {
     struct closing *closing = simba__calloc(1, sizeof *closing);
@@ -84,11 +84,11 @@ static void note_failure(zk_session *session, int error)
     snprintf(session->cause, sizeof session->cause, "%s", error ? strerror(error) : "connection lost");
 }
 
-/* Come back when there is something to do for the session. */
+/* Set the timer for the next thing to do for the session. */
 static void set_beat(zk_session *session)
 {
     const simba_local next = simba__zk_live_next(&session->live);
-    const simba_local soon = after(session->host->now(session->host), SOON_MS * MS); /* for what has failed */
+    const simba_local soon = after(session->host->now(session->host), SOON_MS * MS); /* if something has failed */
     if (next.ns == INT64_MAX)
         session->host->timer_clear(session->host, &session->beat);
     else
@@ -129,8 +129,8 @@ static void disconnected(zk_session *session)
     if (simba__zk_is_connected(session)) {
         session->in_vain++;
         session->events->disconnected(session);
-        /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats too. The next
-         * connection's end brings them back. */
+        /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats included.
+         * They get their answers when the next connection ends. */
         session->wire.stale = session->wire.expected.count > 0;
     }
     simba__zk_live_lose(&session->live);
@@ -144,7 +144,7 @@ static const char *end_of(int state)
                      : "each connection of this session is broken off; are there too many watches for the server?";
 }
 
-/* The server says that the session is over, or it is of no use. */
+/* The server says that the session is over, or we can no longer use it. */
 static void over(zk_session *session, int state)
 {
     simba_host *host = session->host;
@@ -158,13 +158,14 @@ static void over(zk_session *session, int state)
     close_handle(session);
     session->events->over(session);
     host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
-    /* Not at once, should the server refuse us each time. */
+    /* Do not reconnect at once, in case the server refuses us each time. */
     host->timer_set(host, &session->timer, after(host->now(host), state == ZOO_AUTH_FAILED_STATE ? 1000 * MS : 0));
 }
 
-/* With each connection the library sends all watches in one packet, and a server that finds it too large closes the
- * connection. It keeps the session nevertheless, for it has heard of it; so that would go on for ever, and what the session has
- * made would stay. When nobody can hold anything by it any more, another session is better: that has no watches yet. */
+/* With each connection the library sends all watches in one packet, and a server that finds the packet too large closes
+ * the connection. The server keeps the session, because it has heard from it. So that would go on for ever, and the
+ * nodes of the session would stay. Once nobody can hold anything by this session any more, a new one is better: it has
+ * no watches yet. */
 static bool is_of_no_use(zk_session *session)
 {
     const zk_liveness *live = &session->live;
@@ -173,7 +174,7 @@ static bool is_of_no_use(zk_session *session)
            session->wire.expected.count == 0;
 }
 
-/* A server that can be worked with is one that can write, and grants a time that makes sense. */
+/* We can use a server that can write and that grants a reasonable timeout. */
 static bool is_server_of_use(const zk_session *session)
 {
     const int timeout_ms = zoo_recv_timeout(session->zh);
@@ -222,7 +223,7 @@ static bool is_down(const zk_session *session)
     return state != ZOO_CONNECTED_STATE && state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE;
 }
 
-/* All servers were tried: tell the callers that wait. The names may mean other addresses by now. */
+/* All servers were tried: fail the requests that wait. The names may stand for other addresses by now. */
 static void look_at_failures(zk_session *session)
 {
     if (simba__zk_is_connected(session) || session->failures < session->addresses)
@@ -233,19 +234,19 @@ static void look_at_failures(zk_session *session)
     simba__resolver_start(&session->resolver);
 }
 
-/* Connections that are lost as soon as they are made are not worth making at full speed. */
+/* Do not make connections at full speed if each is lost at once. */
 static int64_t pause_ns(const zk_session *session)
 {
     return session->in_vain < 2 ? 0 : session->in_vain < IN_VAIN_MAX ? session->in_vain * 10 * MS : AGAIN_MS * MS;
 }
 
-/* Ask the library what it waits for, which is also when it connects and notices that it waited too long. */
+/* Ask the library what it waits for. In that call it also connects, and notices that it has waited too long. */
 static void pump(zk_session *session)
 {
     if (!session->zh || session->closing)
         return;
     if (!look_at_state(session))
-        return; /* another thread may have read of its end */
+        return; /* another thread may have read that the session is over */
     const simba_local now = session->host->now(session->host);
     const bool down = is_down(session);
     const simba_local paused = after(session->live.attempt, pause_ns(session));
@@ -259,14 +260,14 @@ static void pump(zk_session *session)
     int interest = 0;
     struct timeval wait = {0};
     if (down)
-        simba__descriptors_hold(); /* it connects in there */
+        simba__descriptors_hold(); /* the library connects in there */
     simba__zk_addresses_lock();
     errno = 0;
     const int rc = zookeeper_interest(session->zh, &fd, &interest, &wait);
     simba__zk_addresses_unlock();
     if (down && !is_down(session)) {
         simba__zk_live_attempt(&session->live, now);
-        fcntl(fd, F_SETFD, FD_CLOEXEC); /* the library may be built not to */
+        fcntl(fd, F_SETFD, FD_CLOEXEC); /* the library may be built without that */
     }
     if (rc != ZOK)
         note_failure(session, errno);
@@ -285,14 +286,14 @@ static void pump(zk_session *session)
     if (fd < 0 && wait_ns > session->options->session_ms * MS / PAUSES)
         wait_ns = session->options->session_ms * MS / PAUSES;
     session->host->timer_set(session->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
-    session->wire.gathered = true; /* the library may have had something to say itself */
+    session->wire.gathered = true; /* the library may have sent something of its own */
     simba__zk_wire_push(&session->wire);
     set_beat(session);
     look_at_failures(session);
 }
 
-/* One call takes one message off the socket. All that there are, but not for ever, should the server send more than we can
- * take: then what is left is reported anew. */
+/* One call of the library takes one message off the socket. Take all that have come, but not for ever if the server
+ * sends more than we can take: the rest is reported anew. */
 static void process(zk_session *session, int events)
 {
     enum { MOST = 1000 };
@@ -311,7 +312,7 @@ static void process(zk_session *session, int events)
         (void)session->host->io_change(session->host, socket, socket->interest);
 }
 
-/* There may be requests that the socket did not take, and only the library knows. Fewer than these it takes. */
+/* The socket may not have taken all requests, and only the library knows. It does take fewer than these. */
 enum { MANY_CALLS = 16 };
 
 static void on_socket(simba_io *socket, unsigned events)
@@ -361,7 +362,7 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
     const struct beat beat = *sent;
     simba__free(sent);
     if (rc == ZCLOSING)
-        return; /* on the thread that closes the handle, while another session may be under way */
+        return; /* this is the thread that closes the handle, and another session may be under way */
     zk_session *session = beat.session;
     simba_host *host = session->host;
     simba__zk_expected_answered(&session->wire.expected);
@@ -371,7 +372,7 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
         host->session(host, session->live.proven, session->live.timeout_ns / SIMBA__NS_PER_MS);
 }
 
-/* If there is no memory, none is sent. */
+/* Send a beat, unless there is no memory for it. */
 static void send_beat(zk_session *session, simba_local now)
 {
     struct beat *beat = simba__malloc(sizeof *beat);
@@ -415,7 +416,7 @@ static void on_beat_due(simba_timer *timer, simba_local now)
         give_up_connection(session);
         break;
     }
-    pump(session); /* and sets the timer */
+    pump(session); /* this also sets the timer */
 }
 
 /* --- beginning and end -------------------------------------------------------------------------------- */
@@ -425,8 +426,8 @@ static void ignore_event(zhandle_t *zh, int type, int state, const char *path, v
     (void)zh, (void)type, (void)state, (void)path, (void)context; /* see look_at_state */
 }
 
-/* Its log is written to standard error, through buffers that all threads share. We log the events that matter in our own
- * words. */
+/* The library logs to standard error, through buffers that all threads share. We log the events that matter
+ * ourselves. */
 static void silence_library(void)
 {
     zoo_set_debug_level((ZooLogLevel)0);
@@ -447,7 +448,7 @@ static void begin(zk_session *session, const char *servers)
         zoo_add_auth(session->zh, "digest", options->digest, (int)strlen(options->digest), NULL, NULL);
 }
 
-/* As the library takes them. NULL: there are none, or there is no memory. */
+/* The addresses in the form that the library takes. NULL: there are none, or there is no memory. */
 static char *list_servers(const simba__resolver *resolver)
 {
     enum { ONE = sizeof resolver->targets[0].address + 8 };

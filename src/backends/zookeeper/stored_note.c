@@ -8,7 +8,7 @@
 
 #define VERSION "1 "
 
-/* Digits, and the character behind them. NULL: there is something else, or the number does not fit. */
+/* Read digits, and the character behind them. NULL: there is something else, or the number is too large. */
 static const char *read_number(const char *at, const char *end, char behind, uint64_t *ret_number)
 {
     uint64_t number = 0;

@@ -2,7 +2,8 @@
 
 #include "util/mem.h"
 
-/* The removal, which is a procedure of its own: the contender that has read the child goes on waiting, and a watch tells it. */
+/* Removes the child. It is a procedure of its own: the contender that has read the child goes on waiting, and hears of
+ * the removal by its watch. */
 struct removal {
     zk_op op; /* first */
     char *path, *child;

@@ -1,4 +1,5 @@
-/* We look at messages where they are, in the socket: bytes that the library never reads cannot do harm. See frames.h. */
+/* We look at messages while they are still in the socket: bytes that the library never reads cannot do harm. See
+ * frames.h. */
 #include "backends/zookeeper/wire.h"
 
 #include <errno.h>
@@ -11,16 +12,19 @@
 
 /* --- what all handles of the process share ---------------------------------------------------------- */
 
-/* The library guards none of it: by call_mutex we guard the counter from which it draws the numbers of requests; by
- * address_mutex the one text into which it formats addresses of servers (zoo_get_current_server returns that text, and
- * zookeeper_interest writes it when a server has been silent for too long), and the random numbers by which it chooses among
- * them. Only session.c has address_mutex, around single calls of the library. Answers may come inside such a call, and lead to
- * further calls: call_mutex is the inner one. Both are inside of the client's turn, and no answer leads to the turn of another
- * client. zookeeper_close runs without: it may wait for seconds, and of all this it needs one number, for the last request. */
+/* The library does not guard the data that its handles share, so we do. call_mutex guards the counter from which it
+ * draws the numbers of requests. address_mutex guards the one text into which it formats addresses of servers
+ * (zoo_get_current_server returns that text, and zookeeper_interest writes it when a server has been silent for too
+ * long), and the random numbers by which it chooses among servers.
+ *
+ * Only session.c takes address_mutex, around single calls of the library. Answers may come inside such a call and lead
+ * to further calls: call_mutex is the inner one. Both are inside the client's turn, and no answer leads to the turn of
+ * another client. zookeeper_close runs without them: it may wait for seconds, and of the shared data it needs only one
+ * number, for its last request. */
 static pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t address_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Somebody may have them while a thread forks; in the child nobody has. */
+/* Another thread may hold them while this one forks; in the child nobody does. */
 static void forked(void)
 {
     pthread_mutex_init(&call_mutex, NULL);
@@ -51,9 +55,9 @@ void simba__zk_addresses_unlock(void)
 
 /* --- what goes out ---------------------------------------------------------------------------------- */
 
-/* The library sends the length of a request and the request itself as two packets, and then those of the next request. A
- * server that wakes up for each of them is half as fast. So the socket is corked for good, and what has gathered is pushed
- * out: setting TCP_NODELAY again does that in one system call, also under a cork. */
+/* The library sends the length of a request and the request itself as two packets, and then those of the next request.
+ * A server that wakes up for each of them is half as fast. So we cork the socket for good, and push out what has
+ * gathered: setting TCP_NODELAY again does that in one system call, also under a cork. */
 static void set_option(const zk_wire *wire, int option, int value)
 {
     setsockopt(wire->socket.fd, IPPROTO_TCP, option, &value, sizeof value);
@@ -93,15 +97,15 @@ void simba__zk_wire_drop(zk_wire *wire)
     if (wire->socket.fd < 0)
         return;
     if (wire->corked)
-        set_option(wire, TCP_CORK, 0); /* the library is going to say good-bye */
+        set_option(wire, TCP_CORK, 0); /* the library is about to say good-bye */
     wire->corked = false;
     wire->host->io_remove(wire->host, &wire->socket);
     close(wire->socket.fd);
     wire->socket.fd = -1;
 }
 
-/* The library closes sockets behind our back, and the next one, or something of the application's, may have the number of
- * the last. So we watch and set options by a descriptor of our own, until a connection is over. */
+/* The library closes sockets without telling us, and a later socket, or a file of the application's, may get the same
+ * number. So we watch the socket and set its options by a descriptor of our own, until the connection is over. */
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
 {
     simba_io *socket = &wire->socket;
@@ -120,7 +124,7 @@ bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
     return false;
 }
 
-/* Unlike shutdown, this also drops bytes that were received and not read. The library finds out when it reads. */
+/* Unlike shutdown, this also drops bytes that were received and not read. The library notices when it reads. */
 void simba__zk_dissolve(int fd)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
@@ -129,19 +133,19 @@ void simba__zk_dissolve(int fd)
 
 /* --- what comes in ---------------------------------------------------------------------------------- */
 
-/* May the library read now? Judges the message that comes next, if there is one. */
+/* True if the library may read now. Judges the message that comes next, if there is one. */
 static bool may_read(const zk_wire *wire)
 {
     static const zk_expected nothing = {0};
     unsigned char head[ZK_FRAME_HEAD];
     const ssize_t available = recv(wire->socket.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-    if (available <= 0) /* the library has to learn of an end */
+    if (available <= 0) /* the library has to learn that the connection has ended */
         return available == 0 || (errno != EAGAIN && errno != EINTR);
     switch (simba__zk_frame_judge(wire->stale ? &nothing : &wire->expected, head, (size_t)available)) {
     case ZK_FRAME_GOOD:
         return true;
     case ZK_FRAME_SHORT:
-        return false; /* when more of it comes, that is reported */
+        return false; /* the reactor reports when more of it comes */
     case ZK_FRAME_BAD:
         break;
     }
@@ -161,6 +165,6 @@ int simba__zk_wire_take(zk_wire *wire, zhandle_t *zh, int events)
         return ZNOTHING;
     const int rc = zookeeper_process(zh, events);
     if (events & ZOOKEEPER_READ)
-        wire->inside = up && rc == ZNOTHING; /* it has taken a part of the message, and waits for the rest */
+        wire->inside = up && rc == ZNOTHING; /* it has read a part of the message, and waits for the rest */
     return rc;
 }

@@ -16,22 +16,22 @@ typedef struct zk_wire {
     bool stale;           /* the expected replies belong to a connection that is gone: this one has none */
     bool inside;          /* the library has read a part of a message */
     bool corked;          /* the kernel gathers what we send */
-    bool gathered;        /* there may be some */
+    bool gathered;        /* something may have gathered */
 } zk_wire;
 
 /* Around each call of the library that uses server addresses, which all handles of the process share. */
 void simba__zk_addresses_lock(void);
 void simba__zk_addresses_unlock(void);
 
-/* Watch this socket of the library's for ZOOKEEPER_READ, ZOOKEEPER_WRITE. False: not yet. */
+/* Watch this socket of the library for ZOOKEEPER_READ, ZOOKEEPER_WRITE. False: not yet. */
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest);
 /* The connection is over. */
 void simba__zk_wire_drop(zk_wire *wire);
 /* End a connection, and drop the bytes that have arrived on it. */
 void simba__zk_dissolve(int fd);
 
-/* Make a call between these two; it goes out together with the calls that follow. `reply` describes its answer, `rc` is the
- * result of the library's function. False: out of memory; do not make it. */
+/* Make a call of the library between `begin` and `made`; it goes out together with the calls that follow. `reply`
+ * describes its answer, `rc` is the result of the library's function. False: out of memory; do not make the call. */
 bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply);
 void simba__zk_wire_made(zk_wire *wire, int rc);
 /* Send the calls that have gathered. */

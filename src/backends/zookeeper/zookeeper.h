@@ -2,19 +2,19 @@
  *
  *   options    what the URL says                        names      mutexes and incarnations as names of nodes
  *   frames     which messages the library may see       liveness   what a connection proves, and for how long to try
- *   record     a note, as it is stored
+ *   stored_note  a note, as it is stored
  *   latch      what a contender does next               wire       the library's socket
  *   session    the connection
  *   ops        procedures of several calls each, and the requests they are for
  *   calls      the calls, and watches
  *   queues     what is known about whole queues         nodes      our own places in them
- *   behind     who waits behind a leader that listens
+ *   behind     who waits behind a leader that listens   stray      children of ours that no contender knows
  *   contend    ACQUIRE, RENEW, RELEASE                  look       READ, FORCE_RELEASE
  *   notes      WRITE_NOTE, READ_NOTE                    forget     FORGET
  *   list       LIST                                     observe    observers
  *   backend    the table of functions
  *
- * frames, liveness, record and latch are pure: events go in, actions come out.
+ * frames, liveness, stored_note and latch are pure: events go in, actions come out.
  */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_H
 #define SIMBA_BACKENDS_ZOOKEEPER_H

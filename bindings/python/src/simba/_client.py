@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
 
 from ._lib import (
     ERR, Change, Duration, Owner, call, change, check, drop, encode, fail, ffi, keep, lib, milliseconds, on_freed, owner,
@@ -310,6 +311,7 @@ class Door:
 
     _kind = ""  # as in simba_KIND_new
     _c: Any = None
+    _during: Optional[Tuple[int, Any]] = None  # the thread that runs a callback, and the handle in it
 
     def _call(self, what: str) -> Callable[..., Any]:
         return getattr(lib, f"simba_{self._kind}_{what}")  # type: ignore[no-any-return]
@@ -328,9 +330,20 @@ class Door:
         self._client, self.mutex, self._c = client, mutex, out[0]
 
     def _handle(self) -> Any:
-        if self._c is None:
-            fail(lib.SIMBA_ECLOSED, f"the {self._kind} of {self.mutex} is closed")
-        return self._c
+        if self._c is not None:
+            return self._c
+        if self._during and self._during[0] == threading.get_ident():
+            return self._during[1]
+        fail(lib.SIMBA_ECLOSED, f"the {self._kind} of {self.mutex} is closed")
+
+    @contextlib.contextmanager
+    def _callback(self, c: Any) -> Iterator[None]:
+        """The library keeps a handle until its last callback has returned. So a callback may use it even while it is being closed."""
+        before, self._during = self._during, (threading.get_ident(), c)
+        try:
+            yield
+        finally:
+            self._during = before
 
     def _freed(self) -> None:
         """No callback runs or will run any more."""
@@ -369,27 +382,40 @@ def identify(options: Any, id: Optional[str], timing: Dict[str, Optional[Duratio
 
 
 @ffi.callback("simba_acquired_fn")  # type: ignore[misc]
-def _on_acquired(_: Any, state: Any, user: Any) -> None:
+def _on_acquired(c: Any, state: Any, user: Any) -> None:
     self = ffi.from_handle(user)
     if self.on_acquired:
-        self.on_acquired(self, change(state))
+        with self._callback(c):
+            self.on_acquired(self, change(state))
 
 
 @ffi.callback("simba_released_fn")  # type: ignore[misc]
-def _on_released(_: Any, state: Any, why: int, user: Any) -> None:
+def _on_released(c: Any, state: Any, why: int, user: Any) -> None:
     self = ffi.from_handle(user)
     if self.on_released:
-        self.on_released(self, change(state), reason(why))
+        with self._callback(c):
+            self.on_released(self, change(state), reason(why))
 
 
 @ffi.callback("simba_changed_fn")  # type: ignore[misc]
-def _on_changed(_: Any, state: Any, user: Any) -> None:
+def _on_changed(c: Any, state: Any, user: Any) -> None:
     self = ffi.from_handle(user)
-    self.on_changed(self, change(state))
+    with self._callback(c):
+        self.on_changed(self, change(state))
+
+
+@ffi.callback("simba_noted_fn")  # type: ignore[misc]
+def _on_noted(c: Any, user: Any) -> None:
+    self = ffi.from_handle(user)
+    with self._callback(c):
+        self.on_noted(self)
 
 
 class Contender(Door):
     """Callbacks when this process gains and loses a mutex. They run one at a time, on a thread of the library.
+
+    `on_noted` says that the note of the mutex may have changed, whoever wrote it: read it with note(). It is called once soon after
+    the start, then after every write; one call may stand for several writes. A store without notes never calls it.
 
     An exception that leaves a callback goes to sys.unraisablehook, which prints it, and no further.
     """
@@ -399,15 +425,18 @@ class Contender(Door):
     def __init__(self, client: BaseClient, mutex: str, *,
                  on_acquired: Optional[Callable[["Contender", Change], None]] = None,
                  on_released: Optional[Callable[["Contender", Change, str], None]] = None,
-                 on_changed: Optional[Callable[["Contender", Change], None]] = None, id: Optional[str] = None,
+                 on_changed: Optional[Callable[["Contender", Change], None]] = None,
+                 on_noted: Optional[Callable[["Contender"], None]] = None, id: Optional[str] = None,
                  **timing: Optional[Duration]) -> None:
-        self.on_acquired, self.on_released, self.on_changed = on_acquired, on_released, on_changed
+        self.on_acquired, self.on_released, self.on_changed, self.on_noted = on_acquired, on_released, on_changed, on_noted
         self._when_freed: Optional[Callable[[], None]] = None
         options = ffi.new("simba_contender_options *")
         name = identify(options, id, timing)  # noqa: F841
         options.on_acquired, options.on_released = _on_acquired, _on_released
         if on_changed:
             options.on_changed = _on_changed
+        if on_noted:
+            options.on_noted = _on_noted
         self._open(client, mutex, options)
         self.id = text(lib.simba_contender_id(self._c))
 
@@ -554,19 +583,34 @@ def scheduled(mutex: str, *, every: Duration, url: Optional[str] = None,
 
 
 @ffi.callback("simba_observed_fn")  # type: ignore[misc]
-def _on_observed(_: Any, state: Any, user: Any) -> None:
-    ffi.from_handle(user).on_changed(change(state))
+def _on_observed(c: Any, state: Any, user: Any) -> None:
+    self = ffi.from_handle(user)
+    with self._callback(c):
+        self.on_changed(change(state))
+
+
+@ffi.callback("simba_observed_note_fn")  # type: ignore[misc]
+def _on_observed_note(c: Any, user: Any) -> None:
+    self = ffi.from_handle(user)
+    with self._callback(c):
+        self.on_noted(self)
 
 
 class Observer(Door):
-    """Sees who owns a mutex without contending. The first call tells who does at the start."""
+    """Sees who owns a mutex without contending. The first call of `on_changed` tells who does at the start.
+
+    `on_noted` says that the note of the mutex may have changed: read it with note(). As for contenders.
+    """
 
     _kind = "observer"
 
-    def __init__(self, client: BaseClient, mutex: str, on_changed: Callable[[Change], None], *, poll: Duration = 1.0) -> None:
-        self.on_changed = on_changed
+    def __init__(self, client: BaseClient, mutex: str, on_changed: Callable[[Change], None], *,
+                 on_noted: Optional[Callable[["Observer"], None]] = None, poll: Duration = 1.0) -> None:
+        self.on_changed, self.on_noted = on_changed, on_noted
         options = ffi.new("simba_observer_options *")
         options.on_changed = _on_observed
+        if on_noted:
+            options.on_noted = _on_observed_note
         options.poll_ms = milliseconds(poll)
         self._open(client, mutex, options)
 
@@ -575,6 +619,10 @@ class Observer(Door):
         out = ffi.new("simba_owner *")
         check(lib.simba_observer_owner(self._handle(), out))
         return owner(out)
+
+    def note(self) -> Note:
+        """The note of the mutex. Blocks for one answer of the store."""
+        return self._client.note(self.mutex)
 
 
 # --- without a client of one's own -----------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Lock:
 
         contender = self._contender = Contender(
             self._client, self.mutex, on_acquired=lambda *_: tell(got), on_released=self._on_lost, on_changed=on_changed,
-            id=self._id, **self._timing)
+            on_noted=None, id=self._id, **self._timing)
         contender.start()
         if self._timeout is None:
             await got
