@@ -86,7 +86,8 @@ static const char first_of_all[] =
 "local SHARDED = CLUSTER and MODERN\n"
 "local TELL = SHARDED and 'SPUBLISH' or 'PUBLISH'\n";
 
-/* Making a function takes a script as long as a small command does: so these stand where they are needed first. */
+/* Functions that read times. To make a function takes a script about as long as a part of a command: an acquire that takes
+ * its short path does not make these. */
 static const char times[] =
 "local function clock()\n"
 "  local t = call('TIME')\n"
@@ -112,7 +113,8 @@ static const char times[] =
 "  return lock_ends == ends\n"
 "end\n";
 
-/* False: there is no such key. Two GETs take less time than one MGET, whose answer is a table. */
+/* Read the lock and the grant; false: there is no such key. One MGET would take longer than two GETs, because its answer is
+ * a table. */
 static const char read_both[] =
 "local owner, grant, lock_end = call('GET', lock), call('GET', key)\n";
 
