@@ -298,11 +298,11 @@ function(simba_torture_store name url)
     endif()
 endfunction()
 
-# simba_tck_store(<name> <url> [AS <test>] [ON <kind>] [LABEL <label>] [ONCE]): run the conformance kit against a store as tck.<name>,
-# or <label>.<test>, if that store is built. ON: with a server of this kind, whose port and folder are filled into the URL, see
+# simba_tck_store(<name> <url> [AS <test>] [ON <kind>] [LABEL <label>] [EXCEPT <pattern>] [ONCE]): run the conformance kit against a store
+# as tck.<name>, or <label>.<test>, if that store is built, and skip the cases that match EXCEPT. ON: with a server of this kind, whose port and folder are filled into the URL, see
 # tests/with_server.c. ONCE: it has no threads that another one of these does not have, so that ThreadSanitizer need not see it.
 function(simba_tck_store name url)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "ONCE" "AS;ON;LABEL" "")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "ONCE" "AS;ON;LABEL;EXCEPT" "")
     if(arg_ONCE AND SIMBA_SANITIZE MATCHES "thread")
         return()
     endif()
@@ -317,7 +317,11 @@ function(simba_tck_store name url)
         if(arg_ON)
             set(server $<TARGET_FILE:with_server> ${arg_ON})
         endif()
-        _simba_add_test(${arg_LABEL} ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
+        set(except "")
+        if(arg_EXCEPT)
+            set(except "*" ${arg_EXCEPT})
+        endif()
+        _simba_add_test(${arg_LABEL} ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url} ${except})
     endif()
 endfunction()
 

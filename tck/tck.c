@@ -39,9 +39,14 @@ static const char *why_not(const tck_case *wanted, unsigned caps)
     return NULL;
 }
 
+static bool matches(const tck_case *wanted, const char *pattern)
+{
+    return fnmatch(pattern, wanted->name, 0) == 0;
+}
+
 static bool is_selected(const tck_case *wanted, const char *only)
 {
-    return !only || fnmatch(only, wanted->name, 0) == 0;
+    return !only || matches(wanted, only);
 }
 
 /* Call `visit` for every case, in order. */
@@ -111,7 +116,7 @@ static void stop_watchdog(struct watchdog *dog)
 
 struct run {
     tck kit;
-    const char *only;
+    const char *only, *except;
     struct watchdog dog;
     unsigned selected, number;
     simba_tck_result result;
@@ -131,7 +136,8 @@ static void run_case(const tck_case *wanted, void *user)
         return;
     run->number++;
 
-    const char *reason = why_not(wanted, t->caps);
+    const bool is_left_out = run->except && matches(wanted, run->except);
+    const char *reason = is_left_out ? "left out by the options" : why_not(wanted, t->caps);
     if (reason) {
         fprintf(t->out, "ok %u - %s # SKIP %s\n", run->number, wanted->name, reason);
         run->result.skipped++;
@@ -264,7 +270,7 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     if (!url)
         return fail(err, SIMBA_EINVAL, "the kit needs a URL");
 
-    struct run run = {.only = options->only};
+    struct run run = {.only = options->only, .except = options->except};
     struct lane lane = {NULL, NULL};
     tck *t = &run.kit;
     each_case(count_case, &run);

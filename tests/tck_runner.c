@@ -1,4 +1,4 @@
-/* Runs the conformance kit against the store of a URL: tck_runner URL [PATTERN]. TAP on stdout; 0 when no case failed.
+/* Runs the conformance kit against the store of a URL: tck_runner URL [PATTERN [EXCEPT]]. TAP on stdout; 0 when no case failed.
  * $SIMBA_TEST_SLOWNESS says how many times slower than usual this machine or this way of running is. */
 #include <simba/tck.h>
 #include <stdio.h>
@@ -13,12 +13,13 @@ static int64_t slowness(void)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: %s URL [PATTERN]\n", argv[0]);
+    if (argc < 2 || argc > 4) {
+        fprintf(stderr, "usage: %s URL [PATTERN [EXCEPT]]\n", argv[0]);
         return 2;
     }
     simba_tck_options options = SIMBA_TCK_OPTIONS_INIT;
     options.only = argv[2];
+    options.except = argc > 3 ? argv[3] : NULL;
     options.ttl_ms *= slowness();
     options.transition_ms *= slowness();
     options.patience_ms *= slowness();

@@ -24,11 +24,12 @@ typedef struct simba_tck_options {
     int64_t transition_ms; /* default 400, at least 50 */
     int64_t patience_ms;   /* how long to wait for an event; default 20,000, at least 8 * (ttl + transition) */
     bool verbose;          /* also print the library's log, as TAP comments */
+    const char *except;    /* shell pattern of cases to skip, because they cannot pass here; NULL: none */
 } simba_tck_options;
 
 #define SIMBA_TCK_OPTIONS_INIT                                                                                         \
     {                                                                                                                  \
-        sizeof(simba_tck_options), NULL, NULL, 400, 400, 20000, false                                                  \
+        sizeof(simba_tck_options), NULL, NULL, 400, 400, 20000, false, NULL                                            \
     }
 
 typedef struct simba_tck_result {

@@ -6,7 +6,7 @@ static simba_locker *locker_new(simba_client *client, int64_t once_per_ms, int64
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_locker *locker = NULL;
     simba_error err = {0};
-    options.timing = lease(50, 20);
+    options.timing = lease(50, 1000); /* renewed often, and a busy machine keeps it */
     options.once_per_ms = once_per_ms;
     options.min_hold_ms = min_hold_ms;
     if (simba_locker_new(client, "m", &options, &err, &locker) < 0)
