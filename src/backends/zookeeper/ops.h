@@ -20,8 +20,8 @@ enum {
 typedef struct zk_ops {
     zk_session *session;
     simba__list all, parked;
-    simba__list
-        line; /* acquires that wait until fewer of them are under way: whatever else is asked for does not wait for them */
+    /* Acquires that wait until fewer of them are under way. Other requests do not wait for them. */
+    simba__list line;
     unsigned acquires; /* under way */
     bool starts;       /* those in line */
     bool is_closed;
