@@ -403,6 +403,28 @@ static void told_after_an_outage(void **state)
     simba_client_close(other);
 }
 
+/* Two lockers of one id that share no grant, because their leases differ: the one that lingers hears that the other waits. */
+static void twins_are_told_apart(void **state)
+{
+    (void)state;
+    simba_locker *twins[2];
+    simba_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+        options.id = "twin";
+        options.timing.ttl_ms = options.timing.transition_ms = (4 + i) * LONG_MS;
+        options.timing.linger_ms = 60000;
+        assert_int_equal(simba_locker_new(client, "orders", &options, &err, &twins[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (simba_locker_acquire(twins[i], LONG_MS, &err) < 0)
+            fail_msg("twin %d: %s", i, err.text);
+        assert_int_equal(simba_locker_release(twins[i], &err), 0);
+    }
+    simba_locker_free(twins[0]);
+    simba_locker_free(twins[1]);
+}
+
 static atomic_uint refusals, repeated;
 
 /* A busy machine may bring other causes in between, after which a refusal is news again. */
@@ -454,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(more_than_the_socket_takes, open_client, close_client),
         cmocka_unit_test_setup_teardown(holder_is_told, open_client, close_client),
         cmocka_unit_test_setup_teardown(told_after_an_outage, open_client, close_client),
+        cmocka_unit_test_setup_teardown(twins_are_told_apart, open_client, close_client),
         cmocka_unit_test_setup_teardown(refusals_are_said_once, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);

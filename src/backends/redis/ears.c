@@ -15,7 +15,6 @@ typedef struct ear {
     simba__ring idle;
     redis_node *node;
     uint64_t nonce;
-    char wire_nonce[24]; /* as it stands in the grant */
     bool is_idle;
     bool subscribed; /* or about to be */
     const char *id;  /* behind the mutex */
@@ -127,7 +126,6 @@ void simba__redis_ears_listen(redis_ears *self, redis_node *node, const simba_re
         e->subscribed = false;
     e->node = node;
     e->nonce = request->nonce;
-    memcpy(e->wire_nonce, simba__redis_numbers_of(request).nonce, sizeof e->wire_nonce);
     set_idle(self, e, false);
     subscribe(self, e);
 }
@@ -173,8 +171,7 @@ void simba__redis_ears_moved(redis_ears *self)
 
 static void ask_whether_wanted(const ear *e)
 {
-    simba__redis_commands_tell(&e->node->commands, REDIS_WISHED, e->mutex, 2,
-                               (const char *const[]){e->id, e->wire_nonce});
+    simba__redis_commands_tell(&e->node->commands, REDIS_WISHED, e->mutex, 1, (const char *const[]){e->id});
 }
 
 /* Contenders that began to wait before the subscription was in force have told nobody. So ask the server whether any
@@ -195,12 +192,17 @@ void simba__redis_ears_answered_again(redis_ears *self, const redis_node *node)
     }
 }
 
-/* Anybody can publish. The worst that a false message can do is that a holder gives its mutex back too soon. */
+/* Anybody can publish. The worst that a false message can do is that a holder gives its mutex back too soon. Contenders of one
+ * id share a channel, and the message says which of them it means. */
 void simba__redis_ears_heard(redis_ears *self, const char *channel, const char *text)
 {
     static const char word[] = "wanted ";
     const ear *e = strncmp(text, word, sizeof word - 1) == 0 ? find(self, channel) : NULL;
     simba_host *host = self->nodes->conns.links.host;
-    if (e && strcmp(text + sizeof word - 1, e->wire_nonce) == 0)
-        host->push_to(host, e->mutex, e->nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
+    const char *end;
+    if (!e)
+        return;
+    const uint64_t nonce = simba__redis_nonce_read(text + sizeof word - 1, &end);
+    if (end[0] == '\0')
+        host->push_to(host, e->mutex, nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
 }

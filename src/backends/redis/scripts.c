@@ -398,7 +398,10 @@ static const char acquire[] =
 
 /* For a holder that listens, and that could not hear of the waiters that came before it listened. */
 static const char wished[] =
-"if call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. ARGV[1], 'wanted ' .. ARGV[2]) end\n"
+"local grant = call('GET', key)\n"
+"if grant and call('EXISTS', queue) == 1 then\n"
+"  call('PUBLISH', lock .. '@@@' .. ARGV[1], 'wanted ' .. string.sub(grant, 18, 37))\n"
+"end\n"
 "return 0\n";
 
 static const char renew[] =
