@@ -610,8 +610,8 @@ static void on_acquired_by_another(machine *m, const simba_push *push, bool used
     if (!m->queued)
         return;
     if (tell_it) {
-        const bool in_flight =
-            m->in_flight; /* the answer may be that this grant is ours: another party has to ask as well */
+        /* If a request is in flight, its answer may be that this grant is ours: then another party has to ask as well. */
+        const bool in_flight = m->in_flight;
         ask_again(m, now, out);
         out->used = !in_flight;
         return;

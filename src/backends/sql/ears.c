@@ -9,7 +9,6 @@
 typedef struct ear {
     simba__node node;
     uint64_t nonce;
-    bool holds; /* it has the mutex, as far as we know */
     char mutex[];
 } ear;
 
@@ -39,7 +38,7 @@ static ear *find(const simba__sql_ears *ears, const char *mutex)
     return node ? SIMBA__OF_NODE(node, ear, node) : NULL;
 }
 
-static void open_ear(simba__sql_ears *ears, const simba_request *request, bool holds)
+static void open_ear(simba__sql_ears *ears, const simba_request *request)
 {
     ear *e = find(ears, request->mutex);
     if (!e && simba__table_reserve(&ears->table)) {
@@ -49,10 +48,8 @@ static void open_ear(simba__sql_ears *ears, const simba_request *request, bool h
             simba__table_add(&ears->table, &e->node, simba__hash(request->mutex));
         }
     }
-    if (e) {
+    if (e)
         e->nonce = request->nonce;
-        e->holds = holds;
-    }
 }
 
 static void close_ear(simba__sql_ears *ears, const simba_request *request)
@@ -67,7 +64,7 @@ static void close_ear(simba__sql_ears *ears, const simba_request *request)
 void simba__sql_ears_asked(simba__sql_ears *ears, const simba_request *request)
 {
     if (request->op == SIMBA_OP_ACQUIRE && request->listens && !find(ears, request->mutex))
-        open_ear(ears, request, false);
+        open_ear(ears, request);
     else if (request->op == SIMBA_OP_RELEASE)
         close_ear(ears, request);
 }
@@ -76,15 +73,9 @@ void simba__sql_ears_answered(simba__sql_ears *ears, const simba_request *reques
 {
     const bool is_mine = request->reply.outcome == SIMBA_MINE;
     if (request->op == SIMBA_OP_ACQUIRE && request->listens && is_mine)
-        open_ear(ears, request, true); /* of several that ask, it is this one */
+        open_ear(ears, request); /* of several that ask, it is this one */
     else if (request->op == SIMBA_OP_RENEW && !is_mine)
         close_ear(ears, request);
-}
-
-bool simba__sql_ears_hold(const simba__sql_ears *ears, const char *mutex)
-{
-    const ear *e = find(ears, mutex);
-    return e && e->holds;
 }
 
 static void push(const simba__sql_ears *ears, const ear *e, simba_push_kind kind)

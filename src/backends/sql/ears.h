@@ -19,9 +19,6 @@ void simba__sql_ears_fini(simba__sql_ears *ears);
 void simba__sql_ears_asked(simba__sql_ears *ears, const simba_request *request);
 void simba__sql_ears_answered(simba__sql_ears *ears, const simba_request *request);
 
-/* Does a contender hold the mutex that listens? */
-bool simba__sql_ears_hold(const simba__sql_ears *ears, const char *mutex);
-
 /* Somebody waits for the mutex. */
 void simba__sql_ears_wanted(const simba__sql_ears *ears, const char *mutex);
 /* Somebody may have begun to wait and was not heard: every contender that listens asks the server, whose answer says so. */

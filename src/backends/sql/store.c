@@ -334,11 +334,8 @@ static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_loc
     simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
     simba_push push;
     if (polled &&
-        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push)) {
-        /* While nobody hears from the server, those who wait here are in no line, and the holder has to hear of them. */
-        push.listens = simba__sql_ears_hold(&self->ears, item->ask.mutex);
+        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push))
         self->host->push(self->host, polled->topic, &push);
-    }
     if (polled && simba__sql_polled_read_note(polled, item->mark))
         push_noted(self, polled);
     if (item->kept_back)

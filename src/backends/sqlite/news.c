@@ -90,7 +90,9 @@ void simba__sqlite_news_heard(simba__sqlite_news *news, const simba__sqlite_effe
     w->is_news |= effect->marked || effect->before != w->version;
     w->told_free &= !effect->marked;
     w->yields = false;
-    w->known = effect->seen;
+    /* A request that did not look at the note does not tell what has changed for whoever hears of notes. */
+    if (effect->concerns_note || !w->topic->every)
+        w->known = effect->seen;
     w->version = effect->after;
 }
 
