@@ -173,8 +173,11 @@ static double seconds_in(const terminal *t, const char *before)
 static void an_outage_is_said_at_a_terminal(void **state)
 {
     (void)state;
-    set_long_transition();
-    terminal run = START_ON_TERMINAL("run", "--grace", "1s", "m", "--", "sh", "-c",
+    /* A lease of 8 s, of which the command has 3 to end by itself: a busy machine may keep it from the processor for a while. */
+    char url[500];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=7s", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1);
+    terminal run = START_ON_TERMINAL("run", "--grace", "3s", "m", "--", "sh", "-c",
                                      "trap 'echo 1 > \"$1\"; exit 0' TERM; echo > \"$0\"; while :; do sleep 0.01; done",
                                      in_dir("up"), in_dir("stopped"));
     await_file(in_dir("up"));
@@ -184,7 +187,7 @@ static void an_outage_is_said_at_a_terminal(void **state)
     const int64_t said_ns = now_ns();
     await_shown(&run, " s unless the store answers.");
     const double seconds = seconds_in(&run, words);
-    assert_true(seconds > 0.5 && seconds < 4);
+    assert_true(seconds > 0.5 && seconds < 5);
     await_file(in_dir("stopped"));
     const double passed = (double)(now_ns() - said_ns) / 1e9;
     assert_true(passed > seconds - 0.5);
