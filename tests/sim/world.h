@@ -373,7 +373,7 @@ struct sim {
     sim_store store;
     sim_checks checks;
     bool healed;
-    bool is_deaf; /* a pooler swallows what the server says unasked */
+    bool is_deaf; /* what the server says unasked may be lost, so that a linger ends by itself */
     bool settled; /* and everything has had the time to go well again */
     bool winding_up;
     FILE *log;
