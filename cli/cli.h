@@ -4,6 +4,7 @@
 #define SIMBA_CLI_H
 
 #include <simba.h>
+#include <stdio.h>
 
 /* After sysexits.h, so that scripts can tell what went wrong. */
 enum {
@@ -44,12 +45,12 @@ typedef struct cli_globals {
 } cli_globals;
 
 /* argv[0] is the name of the command. Returns the exit code. */
-typedef int (*cli_command_fn)(cli_globals *globals, int argc, char **argv);
+typedef int cli_command_fn(cli_globals *globals, int argc, char **argv);
 
 typedef struct cli_command {
     const char *name;
     const char *help; /* one line; NULL: not for people, and not listed */
-    cli_command_fn run;
+    cli_command_fn *run;
 } cli_command;
 
 /* The one table, in main.c; ends with a row without a name. */
@@ -59,28 +60,9 @@ const cli_command *cli_find_command(const char *name);
 /* Print that there is no command of this name, and which one may have been meant. Returns CLI_USAGE. */
 int cli_no_command(const char *name);
 
-int cmd_bench(cli_globals *globals, int argc, char **argv);
-int cmd_contend(cli_globals *globals, int argc, char **argv);
-int cmd_demo(cli_globals *globals, int argc, char **argv);
-int cmd_doctor(cli_globals *globals, int argc, char **argv);
-int cmd_elect(cli_globals *globals, int argc, char **argv);
-int cmd_forget(cli_globals *globals, int argc, char **argv);
-int cmd_give_back(cli_globals *globals, int argc, char **argv);
-int cmd_help(cli_globals *globals, int argc, char **argv);
-int cmd_init(cli_globals *globals, int argc, char **argv);
-int cmd_list(cli_globals *globals, int argc, char **argv);
-int cmd_note(cli_globals *globals, int argc, char **argv);
-int cmd_release(cli_globals *globals, int argc, char **argv);
-int cmd_run(cli_globals *globals, int argc, char **argv);
-int cmd_schedule(cli_globals *globals, int argc, char **argv);
-int cmd_serve(cli_globals *globals, int argc, char **argv);
-int cmd_timeline(cli_globals *globals, int argc, char **argv);
-int cmd_torture(cli_globals *globals, int argc, char **argv);
-int cmd_torture_contender(cli_globals *globals, int argc, char **argv);
-int cmd_tck(cli_globals *globals, int argc, char **argv);
-int cmd_top(cli_globals *globals, int argc, char **argv);
-int cmd_version(cli_globals *globals, int argc, char **argv);
-int cmd_watch(cli_globals *globals, int argc, char **argv);
+cli_command_fn cmd_bench, cmd_demo, cmd_doctor, cmd_elect, cmd_forget, cmd_give_back, cmd_help, cmd_init, cmd_list,
+    cmd_note, cmd_release, cmd_run, cmd_schedule, cmd_serve, cmd_timeline, cmd_torture, cmd_torture_contender, cmd_tck,
+    cmd_top, cmd_version, cmd_watch;
 
 /* --- arguments ---------------------------------------------------------------------------------- */
 
@@ -125,6 +107,9 @@ typedef struct cli_syntax {
     int verbatim_from; /* from this operand on nothing is an option of ours: it is a command to run; 0: never */
 } cli_syntax;
 
+/* The options of a syntax that are an array. */
+#define CLI_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof(array)[0]
+
 /* Go on. Anything else that cli_parse returns is the exit code, and the message has been printed. */
 #define CLI_GO (-1)
 
@@ -140,10 +125,15 @@ void cli_print_global_options(unsigned takes);
 void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_warn(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_inform(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Print a failure like cli_say, and return this exit code. */
+int cli_fail(const char *command, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Print one sentence on standard error, "simba tck: …", and return CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the text of a failed call of the library; returns the matching exit code. */
 int cli_failure(const char *command, const simba_error *error);
+/* fopen and fclose that print what is wrong; NULL and false then. */
+FILE *cli_open_file(const char *command, const char *path, const char *mode);
+bool cli_close_file(const char *command, FILE *file, const char *path);
 /* The exit code that matches an error of the library. */
 int cli_exit_code(int code);
 

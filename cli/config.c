@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "say.h"
 #include "secret.h"
@@ -46,8 +45,7 @@ static int __attribute__((format(printf, 3, 4))) complain(const config *c, int l
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    cli_say(c->command, "%s:%d: %s.", c->path, line, text);
-    return CLI_CONFIG;
+    return cli_fail(c->command, CLI_CONFIG, "%s:%d: %s.", c->path, line, text);
 }
 
 static char *trim(char *text)
@@ -113,10 +111,8 @@ static int read_lines(config *c, FILE *file)
             code = read_line(c, text, line);
     }
     /* A folder, for instance, can be opened but not read; going on would use another store than was meant. */
-    if (code == CLI_GO && ferror(file)) {
-        cli_say(c->command, "%s cannot be read: %s.", c->path, strerror(errno));
-        code = CLI_CONFIG;
-    }
+    if (code == CLI_GO && ferror(file))
+        return cli_fail(c->command, CLI_CONFIG, "%s cannot be read: %s.", c->path, strerror(errno));
     return code;
 }
 
@@ -216,6 +212,13 @@ static int apply_log_format(const config *c, const cli_globals *globals)
     return complain(c, c->log_format.line, "\"%s\" is none of text, journal and json", c->log_format.value);
 }
 
+/* Does an option or the environment name the store? */
+static bool is_named(const cli_globals *globals)
+{
+    const char *variable = getenv("SIMBA_URL");
+    return globals->url != NULL || (variable != NULL && variable[0] != '\0');
+}
+
 static int apply(config *c, cli_globals *globals)
 {
     bool enabled;
@@ -230,8 +233,7 @@ static int apply(config *c, cli_globals *globals)
     if (code == CLI_GO)
         code = refuse_idle_settings(c, store);
     /* A setting that names a store brings its own settings along. */
-    const char *variable = getenv("SIMBA_URL");
-    if (code != CLI_GO || store == STORES || globals->url != NULL || (variable != NULL && variable[0] != '\0'))
+    if (code != CLI_GO || store == STORES || is_named(globals))
         return code;
     setting *of = c->of[store];
     code = read_duration(c, &of[KEY_TTL], &globals->ttl_ms);
@@ -291,21 +293,16 @@ static FILE *open_default(char *path, size_t size)
 int config_apply(const char *command, cli_globals *globals)
 {
     char path[4096];
-    const char *variable = getenv("SIMBA_URL");
-    const bool named = globals->url != NULL || (variable != NULL && variable[0] != '\0');
-    if (globals->configured || (named && globals->config == NULL)) {
-        globals->configured = true;
-        return CLI_GO;
-    }
+    const bool is_needed = !globals->configured && (globals->config != NULL || !is_named(globals));
     globals->configured = true;
+    if (!is_needed)
+        return CLI_GO;
     FILE *file = globals->config != NULL ? fopen(globals->config, "re") : open_default(path, sizeof path);
     if (file == NULL && globals->config == NULL && (errno == ENOENT || errno == ENOTDIR))
         return CLI_GO;
     config c = {.command = command, .path = globals->config != NULL ? globals->config : path};
-    if (file == NULL) {
-        cli_say(command, "%s cannot be read: %s.", c.path, strerror(errno));
-        return CLI_CONFIG;
-    }
+    if (file == NULL)
+        return cli_fail(command, CLI_CONFIG, "%s cannot be read: %s.", c.path, strerror(errno));
     int code = read_lines(&c, file);
     const bool exposed = secret_is_exposed(fileno(file));
     fclose(file);

@@ -123,8 +123,7 @@ static int open_event_log(const char *command, const char *path)
     journal.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (journal.events >= 0)
         return CLI_GO;
-    cli_say(command, "the event log %s cannot be opened: %s.", path, strerror(errno));
-    return CLI_USAGE;
+    return cli_fail(command, CLI_USAGE, "the event log %s cannot be opened: %s.", path, strerror(errno));
 }
 
 int journal_open(const char *command, const cli_globals *globals, simba_client_options *options)

@@ -35,6 +35,22 @@ void json_string(FILE *stream, const char *text)
     json_bytes(stream, text, strlen(text));
 }
 
+void json_text(FILE *stream, const char *name, const char *text)
+{
+    fprintf(stream, "\"%s\":", name);
+    if (text != NULL)
+        json_string(stream, text);
+    else
+        fputs("null", stream);
+}
+
+void json_token(FILE *stream, const uint64_t *token)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, token != NULL ? *token : 0);
+    json_text(stream, "token", token != NULL ? text : NULL);
+}
+
 static void json_span(FILE *stream, const char *name, int64_t ms)
 {
     if (ms == LEASE_UNKNOWN)
@@ -46,13 +62,9 @@ static void json_span(FILE *stream, const char *name, int64_t ms)
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms)
 {
     const lease_view lease = lease_look(owner, now_ms);
-    fputs("\"owner\":", stream);
-    if (lease.owned) {
-        json_string(stream, owner->id);
-        fprintf(stream, ",\"token\":\"%" PRIu64 "\"", owner->token);
-    } else {
-        fputs("null,\"token\":null", stream);
-    }
+    json_text(stream, "owner", lease.owned ? owner->id : NULL);
+    fputc(',', stream);
+    json_token(stream, lease.owned ? &owner->token : NULL);
     json_span(stream, "held_ms", lease.held_ms);
     json_span(stream, "ttl_left_ms", lease.ttl_left_ms);
     json_span(stream, "transition_left_ms", lease.left_ms);
@@ -64,20 +76,14 @@ void json_line(FILE *stream, int64_t waiters, const char *next)
         fputs(",\"waiters\":null", stream);
     else
         fprintf(stream, ",\"waiters\":%" PRId64, waiters);
-    fputs(",\"next\":", stream);
-    if (next == NULL)
-        fputs("null", stream);
-    else
-        json_string(stream, next);
+    fputc(',', stream);
+    json_text(stream, "next", next);
 }
 
 void json_when(FILE *stream, const char *name, int64_t ms)
 {
     char text[WHEN_SIZE];
-    if (ms == 0)
-        fprintf(stream, "\"%s\":null", name);
-    else
-        fprintf(stream, "\"%s\":\"%s\"", name, when_utc(ms, text));
+    json_text(stream, name, ms != 0 ? when_utc(ms, text) : NULL);
 }
 
 void json_run(FILE *stream, const simba_schedule_info *run)

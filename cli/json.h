@@ -12,9 +12,14 @@ void json_string(FILE *stream, const char *text);
 /* The same for bytes among which there may be zeroes; another zero follows them. */
 void json_bytes(FILE *stream, const char *bytes, size_t length);
 
+/* `"NAME":"TEXT"`; null for NULL. */
+void json_text(FILE *stream, const char *name, const char *text);
+
+/* `"token":"7"`; null for NULL. Tokens are strings: JavaScript cannot count that far. */
+void json_token(FILE *stream, const uint64_t *token);
+
 /* An owner at the store's time, as `"owner":…,"token":…,"held_ms":…,"ttl_left_ms":…,"transition_left_ms":…`; all
- * null if there is none; a value that the store does not know is null. Tokens are strings: JavaScript cannot count
- * that far. */
+ * null if there is none; a value that the store does not know is null. */
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms);
 
 /* Who waits, as `,"waiters":…,"next":…`. A value that the store does not know is null, and so is `next` if nobody waits. */

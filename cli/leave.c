@@ -24,8 +24,7 @@ int cli_flush(int code)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
     clearerr(stdout); /* it is said once */
-    cli_say(NULL, "standard output could not be written.");
-    return code == CLI_OK ? CLI_FAILED : code;
+    return cli_fail(NULL, code == CLI_OK ? CLI_FAILED : code, "standard output could not be written.");
 }
 
 int cli_leave(int code)

@@ -1,5 +1,4 @@
 /* The command `simba`: finds the command in the one table there is and runs it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
@@ -25,7 +24,6 @@ const cli_command cli_commands[] = {
     {"tck", "Run the conformance kit against a store, as TAP", cmd_tck},
     {"version", "Print the version", cmd_version},
     {"help", "Explain simba, or one command", cmd_help},
-    {"contend", NULL, cmd_contend},
     {"torture-contender", NULL, cmd_torture_contender},
     {"give-back", NULL, cmd_give_back},
     {NULL, NULL, NULL},
@@ -62,8 +60,7 @@ int main(int argc, char **argv)
     };
     const cli_syntax syntax = {
         .command = NULL,
-        .options = options,
-        .option_count = sizeof options / sizeof options[0],
+        CLI_OPTIONS(options),
         .takes = CLI_TAKES_ALL,
         .max_operands = -1,
     };

@@ -28,3 +28,10 @@ size_t note_record(const void *bytes, size_t length)
     simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
     return simba_schedule_read(bytes, length, NULL, &info) == 0 ? info.length : 0;
 }
+
+const char *note_for_people(const char *bytes, size_t length, size_t *ret_length)
+{
+    const size_t record = note_record(bytes, length);
+    *ret_length = length - record;
+    return *ret_length > 0 ? bytes + record : NULL;
+}

@@ -12,6 +12,9 @@
  * for people. 0: there are none. */
 size_t note_record(const void *bytes, size_t length);
 
+/* The part of a note that is for people, and its length; NULL: there is none. */
+const char *note_for_people(const char *bytes, size_t length, size_t *ret_length);
+
 /* `bytes` has a zero behind its `length` bytes. Returns `out`, of NOTE_TEXT_SIZE. */
 const char *note_text(const char *bytes, size_t length, char *out, size_t size);
 

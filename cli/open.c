@@ -1,7 +1,6 @@
 /* How commands open the store: one place that turns the global options into those of the library. */
 #include <errno.h>
 #include <simba/backend.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,15 +23,11 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     if (url == NULL || url[0] == '\0')
         return CLI_GO;
-    if (secret == NULL && secret_from_environment(command, &secret, &path) < 0) {
-        cli_say(command, "SIMBA_PASSWORD_FILE: %s cannot be read: %s.", path, strerror(errno));
-        return CLI_CONFIG;
-    }
+    if (secret == NULL && secret_from_environment(command, &secret, &path) < 0)
+        return cli_fail(command, CLI_CONFIG, "SIMBA_PASSWORD_FILE: %s cannot be read: %s.", path, strerror(errno));
     *ret_url = secret_into_url(url, secret);
-    if (*ret_url == NULL) {
-        cli_say(command, "out of memory.");
-        return CLI_SYSTEM;
-    }
+    if (*ret_url == NULL)
+        return cli_fail(command, CLI_SYSTEM, "out of memory.");
     /* It is an argument of this process, or a string of ours. */
     if (globals->url != NULL)
         secret_hide((char *)globals->url);
@@ -111,4 +106,21 @@ int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_
     }
     simba_url_free(parsed);
     return ms;
+}
+
+FILE *cli_open_file(const char *command, const char *path, const char *mode)
+{
+    FILE *file = fopen(path, mode);
+    if (file == NULL)
+        cli_say(command, "%s cannot be %s: %s.", path, mode[0] == 'r' ? "read" : "written", strerror(errno));
+    return file;
+}
+
+bool cli_close_file(const char *command, FILE *file, const char *path)
+{
+    const bool failed = ferror(file) != 0;
+    if (fclose(file) == 0 && !failed)
+        return true;
+    cli_say(command, "%s cannot be written: %s.", path, strerror(errno));
+    return false;
 }

@@ -16,15 +16,15 @@
 #define GLOBAL_OPTIONS 10
 #define HELP_COLUMN 26
 
-/* The global options as rows; `globals` NULL: for printing only. Returns how many of them `takes` lets through. */
-static size_t global_options(cli_globals *globals, unsigned takes, cli_option ret_rows[GLOBAL_OPTIONS])
+/* A global option, and who takes it; 0: every command. */
+typedef struct global_option {
+    unsigned bit;
+    cli_option row;
+} global_option;
+
+static void list_global_options(cli_globals *to, global_option ret_options[GLOBAL_OPTIONS])
 {
-    static cli_globals unused;
-    cli_globals *to = globals != NULL ? globals : &unused;
-    const struct {
-        unsigned bit;
-        cli_option row;
-    } all[GLOBAL_OPTIONS] = {
+    const global_option all[GLOBAL_OPTIONS] = {
         {CLI_TAKES_URL, {"url", 0, CLI_TEXT, "URL", "The store, as in simba-url(5)", &to->url}},
         {CLI_TAKES_URL, {"config", 0, CLI_TEXT, "FILE", "Settings, as in simba.conf(5)", &to->config}},
         {CLI_TAKES_TIMING, {"ttl", 0, CLI_DURATION, "D", "Time to live of a lease: 500ms, 10s, 2m", &to->ttl_ms}},
@@ -39,12 +39,12 @@ static size_t global_options(cli_globals *globals, unsigned takes, cli_option re
         {0, {"verbose", 'v', CLI_COUNT, NULL, "Report what happens; twice for more", &to->verbose}},
         {0, {"log-format", 0, CLI_TEXT, "FORM", "Form of messages: text, journal or json", &to->log_format}},
     };
-    size_t count = 0;
-    for (size_t i = 0; i < GLOBAL_OPTIONS; i++) {
-        if (all[i].bit == 0 || (all[i].bit & takes) != 0)
-            ret_rows[count++] = all[i].row;
-    }
-    return count;
+    memcpy(ret_options, all, sizeof all);
+}
+
+static bool is_taken(const global_option *option, unsigned takes)
+{
+    return option->bit == 0 || (option->bit & takes) != 0;
 }
 
 void cli_print_options(const cli_option *options, size_t count)
@@ -61,8 +61,12 @@ void cli_print_options(const cli_option *options, size_t count)
 
 void cli_print_global_options(unsigned takes)
 {
-    cli_option rows[GLOBAL_OPTIONS];
-    cli_print_options(rows, global_options(NULL, takes, rows));
+    static cli_globals unused;
+    global_option all[GLOBAL_OPTIONS];
+    list_global_options(&unused, all);
+    for (size_t i = 0; i < GLOBAL_OPTIONS; i++)
+        if (is_taken(&all[i], takes))
+            cli_print_options(&all[i].row, 1);
 }
 
 static void print_help(const cli_syntax *syntax)
@@ -83,14 +87,14 @@ int cli_usage_error(const char *command, const char *format, ...)
     va_end(args);
     const size_t length = strlen(text);
     const char *see = length > 0 && text[length - 1] == '?' ? " See" : "; see";
-    cli_say(command, "%s%s `simba %s%s--help`.", text, see, command != NULL ? command : "", command != NULL ? " " : "");
-    return CLI_USAGE;
+    return cli_fail(command, CLI_USAGE, "%s%s `simba %s%s--help`.", text, see, command != NULL ? command : "",
+                    command != NULL ? " " : "");
 }
 
 int cli_failure(const char *command, const simba_error *error)
 {
-    cli_say(command, "%s.", error->text[0] != '\0' ? error->text : simba_error_text(error->code));
-    return cli_exit_code(error->code);
+    return cli_fail(command, cli_exit_code(error->code), "%s.",
+                    error->text[0] != '\0' ? error->text : simba_error_text(error->code));
 }
 
 int cli_exit_code(int code)
@@ -116,50 +120,19 @@ int cli_exit_code(int code)
     }
 }
 
-static const cli_option *find_option(const cli_option *rows, size_t count, const char *name, size_t length)
+static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strlen(rows[i].name) == length && strncmp(rows[i].name, name, length) == 0)
-            return &rows[i];
-    }
-    return NULL;
-}
-
-static const cli_option *find_letter(const cli_option *rows, size_t count, char letter)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (rows[i].letter == letter)
-            return &rows[i];
-    }
-    return NULL;
-}
-
-static int store_code(const cli_syntax *syntax, const cli_option *option, const char *text)
-{
-    char *end;
-    assert(text != NULL); /* it takes an argument */
-    const long code = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
-    if (code < 0 || code > 255 || *end != '\0')
-        return cli_usage_error(syntax->command, "--%s wants an exit code from 0 to 255, not \"%s\"", option->name,
-                               text);
-    *(int *)option->value = (int)code;
-    return CLI_GO;
-}
-
-static int store_number(const cli_syntax *syntax, const cli_option *option, const char *text)
-{
-    assert(text != NULL);
-    char *end = (char *)text;
+    char *end = NULL;
+    assert(text != NULL); /* the option takes an argument */
     errno = 0;
     const unsigned long long number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (end == text || *end != '\0' || errno != 0)
-        return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
-    *(uint64_t *)option->value = number;
-    return CLI_GO;
+    *ret_number = number;
+    return end != NULL && *end == '\0' && errno == 0 && number <= most;
 }
 
 static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
+    uint64_t code;
     switch (option->kind) {
     case CLI_FLAG:
         *(bool *)option->value = true;
@@ -171,9 +144,15 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
         *(const char **)option->value = text;
         break;
     case CLI_CODE:
-        return store_code(syntax, option, text);
+        if (!parse_number(text, 255, &code))
+            return cli_usage_error(syntax->command, "--%s wants an exit code from 0 to 255, not \"%s\"", option->name,
+                                   text);
+        *(int *)option->value = (int)code;
+        break;
     case CLI_NUMBER:
-        return store_number(syntax, option, text);
+        if (!parse_number(text, UINT64_MAX, option->value))
+            return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
+        break;
     case CLI_DURATION:
         if (simba_duration_parse(text, option->value) < 0)
             return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 1.5s or 2m, not \"%s\"",
@@ -187,25 +166,39 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
     return CLI_GO;
 }
 
+#define ROWS_MAX 32
+
 /* Everything one pass over the arguments needs. */
 typedef struct reader {
     const cli_syntax *syntax;
-    const cli_option *own;
-    size_t own_count;
-    cli_option globals[GLOBAL_OPTIONS];
-    size_t global_count;
+    cli_option rows[ROWS_MAX]; /* of the command, and the global ones that it takes */
+    size_t count;
     int argc;
     char **argv;
     int at; /* the argument that is read now */
 } reader;
 
+static const cli_option *find_option(const reader *r, const char *name, size_t length)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (strlen(r->rows[i].name) == length && strncmp(r->rows[i].name, name, length) == 0)
+            return &r->rows[i];
+    return NULL;
+}
+
+static const cli_option *find_letter(const reader *r, char letter)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->rows[i].letter == letter)
+            return &r->rows[i];
+    return NULL;
+}
+
 static int no_such_option(const reader *r, const char *name, size_t length)
 {
     simba__guess meant = {0};
-    for (size_t i = 0; i < r->own_count; i++)
-        simba__guess_offer(&meant, name, length, r->own[i].name);
-    for (size_t i = 0; i < r->global_count; i++)
-        simba__guess_offer(&meant, name, length, r->globals[i].name);
+    for (size_t i = 0; i < r->count; i++)
+        simba__guess_offer(&meant, name, length, r->rows[i].name);
     if (meant.name != NULL)
         return cli_usage_error(r->syntax->command, "there is no option --%.*s, did you mean --%s?", (int)length, name,
                                meant.name);
@@ -217,9 +210,7 @@ static int read_long(reader *r)
 {
     const char *name = r->argv[r->at] + 2;
     const size_t length = strcspn(name, "=");
-    const cli_option *option = find_option(r->own, r->own_count, name, length);
-    if (option == NULL)
-        option = find_option(r->globals, r->global_count, name, length);
+    const cli_option *option = find_option(r, name, length);
     if (option == NULL)
         return no_such_option(r, name, length);
     if (option->argument == NULL) {
@@ -238,9 +229,7 @@ static int read_long(reader *r)
 static int read_letters(reader *r)
 {
     for (const char *letter = r->argv[r->at] + 1; *letter != '\0'; letter++) {
-        const cli_option *option = find_letter(r->own, r->own_count, *letter);
-        if (option == NULL)
-            option = find_letter(r->globals, r->global_count, *letter);
+        const cli_option *option = find_letter(r, *letter);
         if (option == NULL)
             return cli_usage_error(r->syntax->command, "there is no option -%c", *letter);
         if (option->argument != NULL && letter[1] == '\0' && r->at + 1 >= r->argc)
@@ -278,41 +267,36 @@ static int read_all(reader *r, int *ret_operands)
     return code;
 }
 
-/* An option that came before the name of a command which has no use for it is a mistake, not a detail to ignore. */
-static int refuse_unused(const cli_syntax *syntax, const cli_globals *globals)
+static bool is_given(const cli_option *option)
 {
-    const char *name = NULL;
-    if (globals->url != NULL && (syntax->takes & CLI_TAKES_URL) == 0)
-        name = "url";
-    else if (globals->config != NULL && (syntax->takes & CLI_TAKES_URL) == 0)
-        name = "config";
-    else if (globals->id != NULL && (syntax->takes & CLI_TAKES_ID) == 0)
-        name = "id";
-    else if (globals->event_log != NULL && (syntax->takes & CLI_TAKES_EVENTS) == 0)
-        name = "event-log";
-    else if (globals->ttl_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)
-        name = "ttl";
-    else if (globals->transition_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)
-        name = "transition";
-    if (name == NULL)
-        return CLI_GO;
-    return cli_usage_error(syntax->command, "it has no use for --%s", name);
+    return option->kind == CLI_TEXT       ? *(const char **)option->value != NULL
+           : option->kind == CLI_DURATION ? *(const int64_t *)option->value != SIMBA_INHERIT
+                                          : false;
+}
+
+/* An option that came before the name of a command which has no use for it is a mistake, not a detail to ignore. */
+static int refuse_unused(const cli_syntax *syntax, const global_option all[GLOBAL_OPTIONS])
+{
+    for (size_t i = 0; i < GLOBAL_OPTIONS; i++)
+        if (!is_taken(&all[i], syntax->takes) && is_given(&all[i].row))
+            return cli_usage_error(syntax->command, "it has no use for --%s", all[i].row.name);
+    return CLI_GO;
 }
 
 int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv)
 {
     bool want_help = false;
-    cli_option own[16];
-    const size_t room = sizeof own / sizeof own[0] - 1;
-    reader r = {.syntax = syntax, .own = own, .argc = *argc, .argv = argv};
-
-    assert(syntax->option_count <= room);
-    for (r.own_count = 0; r.own_count < syntax->option_count && r.own_count < room; r.own_count++)
-        own[r.own_count] = syntax->options[r.own_count];
+    global_option all[GLOBAL_OPTIONS];
+    reader r = {.syntax = syntax, .argc = *argc, .argv = argv};
+    list_global_options(globals, all);
+    assert(syntax->option_count + 1 + GLOBAL_OPTIONS <= ROWS_MAX);
+    for (; r.count < syntax->option_count; r.count++)
+        r.rows[r.count] = syntax->options[r.count];
     if (syntax->command != NULL)
-        own[r.own_count++] = (cli_option){"help", 'h', CLI_FLAG, NULL, "Explain this command", &want_help};
-    r.global_count = global_options(globals, syntax->takes, r.globals);
-
+        r.rows[r.count++] = (cli_option){"help", 'h', CLI_FLAG, NULL, "Explain this command", &want_help};
+    for (size_t i = 0; i < GLOBAL_OPTIONS; i++)
+        if (is_taken(&all[i], syntax->takes))
+            r.rows[r.count++] = all[i].row;
     int operands = 0;
     int code = read_all(&r, &operands);
     if (code != CLI_GO)
@@ -323,7 +307,7 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
         print_help(syntax);
         return CLI_OK;
     }
-    code = refuse_unused(syntax, globals);
+    code = refuse_unused(syntax, all);
     if (code != CLI_GO)
         return code;
     if (!say_set_format(globals->log_format))

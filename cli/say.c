@@ -150,6 +150,15 @@ void cli_say(const char *command, const char *format, ...)
     va_end(args);
 }
 
+int cli_fail(const char *command, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(command, SIMBA_LOG_ERROR, format, args);
+    va_end(args);
+    return code;
+}
+
 void cli_warn(const char *command, const char *format, ...)
 {
     va_list args;

@@ -84,16 +84,19 @@ static void skip_sequence(void)
     }
 }
 
-/* The sequences of keys that have no character. */
-static screen_key special_key(void)
+/* The key that begins at screen.at. */
+static screen_key next_key(void)
 {
     static const struct {
         const char *bytes;
         screen_key key;
     } keys[] = {
-        {"\033[A", SCREEN_UP},       {"\033OA", SCREEN_UP},         {"\033[B", SCREEN_DOWN}, {"\033OB", SCREEN_DOWN},
-        {"\033[5~", SCREEN_PAGE_UP}, {"\033[6~", SCREEN_PAGE_DOWN}, {"\033[H", SCREEN_HOME}, {"\033OH", SCREEN_HOME},
-        {"\033[F", SCREEN_END},      {"\033OF", SCREEN_END},
+        {"\033[A", SCREEN_UP},       {"\033OA", SCREEN_UP},   {"k", SCREEN_UP},
+        {"\033[B", SCREEN_DOWN},     {"\033OB", SCREEN_DOWN}, {"j", SCREEN_DOWN},
+        {"\033[5~", SCREEN_PAGE_UP}, {"b", SCREEN_PAGE_UP},   {"\033[6~", SCREEN_PAGE_DOWN},
+        {" ", SCREEN_PAGE_DOWN},     {"f", SCREEN_PAGE_DOWN}, {"\033[H", SCREEN_HOME},
+        {"\033OH", SCREEN_HOME},     {"g", SCREEN_HOME},      {"\033[F", SCREEN_END},
+        {"\033OF", SCREEN_END},      {"G", SCREEN_END},       {"q", SCREEN_QUIT},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const size_t length = strlen(keys[i].bytes);
@@ -102,7 +105,10 @@ static screen_key special_key(void)
             return keys[i].key;
         }
     }
-    skip_sequence();
+    if (screen.typed[screen.at] == '\033')
+        skip_sequence();
+    else
+        screen.at++;
     return SCREEN_OTHER_KEY;
 }
 
@@ -115,25 +121,5 @@ screen_key screen_read_key(void)
         if (got <= 0)
             return SCREEN_NO_KEY;
     }
-    if (screen.typed[screen.at] == '\033')
-        return special_key();
-    switch (screen.typed[screen.at++]) {
-    case 'q':
-        return SCREEN_QUIT;
-    case 'k':
-        return SCREEN_UP;
-    case 'j':
-        return SCREEN_DOWN;
-    case 'b':
-        return SCREEN_PAGE_UP;
-    case ' ':
-    case 'f':
-        return SCREEN_PAGE_DOWN;
-    case 'g':
-        return SCREEN_HOME;
-    case 'G':
-        return SCREEN_END;
-    default:
-        return SCREEN_OTHER_KEY;
-    }
+    return next_key();
 }

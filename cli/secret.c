@@ -75,6 +75,17 @@ static const char *find_at(const char *url, size_t from, size_t to)
     return NULL;
 }
 
+size_t secret_escape(const char *text, const char *plain, char *out)
+{
+    char *end = out;
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        const bool is_plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
+                              strchr(plain, *c) != NULL;
+        end += sprintf(end, is_plain ? "%c" : "%%%02X", *c);
+    }
+    return (size_t)(end - out);
+}
+
 char *secret_into_url(const char *url, const char *password)
 {
     size_t from;
@@ -90,13 +101,9 @@ char *secret_into_url(const char *url, const char *password)
     char *made = malloc(size);
     if (made == NULL)
         return NULL;
-    int length = snprintf(made, size, "%.*s:", (int)(from + user_length), url);
-    for (const unsigned char *c = (const unsigned char *)password; *c != '\0'; c++) {
-        const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
-                           strchr("-._~", *c) != NULL;
-        length += snprintf(made + length, size - (size_t)length, plain ? "%c" : "%%%02X", *c);
-    }
-    snprintf(made + length, size - (size_t)length, "@%s", url + from + (at != NULL ? user_length + 1 : 0));
+    size_t length = (size_t)snprintf(made, size, "%.*s:", (int)(from + user_length), url);
+    length += secret_escape(password, "-._~", made + length);
+    snprintf(made + length, size - length, "@%s", url + from + (at != NULL ? user_length + 1 : 0));
     return made;
 }
 

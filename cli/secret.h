@@ -3,6 +3,7 @@
 #define SIMBA_CLI_SECRET_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The first line of a file. Warns on standard error, in the name of `command`, if others can read the file. Returns
  * 0, or -1 with errno; the text stays for as long as the process runs. */
@@ -16,6 +17,10 @@ int secret_from_environment(const char *command, const char **ret_secret, const 
 
 /* A copy of the URL with the password in it, unless it has one already or names no host. NULL: no memory. free() it. */
 char *secret_into_url(const char *url, const char *password);
+
+/* Write text into a URL: what is neither a letter, a digit nor one of these characters as %XX. Returns the length; `out` has room for
+ * three times the text. */
+size_t secret_escape(const char *text, const char *plain, char *out);
 
 /* Does the URL have a password in it? */
 bool secret_is_in_url(const char *url);

@@ -37,9 +37,9 @@ void service_lease(void *user, simba_lease *ret_lease)
 static void say_owner(service *s)
 {
     simba_owner owner;
-    if (s->scheduler == NULL)
-        waiting_say_owner(&s->waiting, s->contender);
-    else if (simba_scheduler_owner(s->scheduler, &owner) == 0)
+    if (s->scheduler == NULL && simba_contender_owner(s->contender, &owner) == 0)
+        waiting_say(&s->waiting, &owner, simba_contender_owner_left_ms(s->contender));
+    else if (s->scheduler != NULL && simba_scheduler_owner(s->scheduler, &owner) == 0)
         waiting_say(&s->waiting, &owner, simba_scheduler_owner_left_ms(s->scheduler));
 }
 

@@ -12,8 +12,7 @@ static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 
 static int refused(const char *command)
 {
-    cli_say(command, "signals cannot be listened to: %s.", strerror(errno));
-    return CLI_SYSTEM;
+    return cli_fail(command, CLI_SYSTEM, "signals cannot be listened to: %s.", strerror(errno));
 }
 
 int signals_open(const char *command, cli_signals *ret_signals)

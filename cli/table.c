@@ -4,76 +4,11 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lease.h"
 #include "notetext.h"
 #include "util/escape.h"
-
-/* --- asking ---------------------------------------------------------------------------------------- */
-
-static void take_row(const simba_listing *row, void *user)
-{
-    listing *list = user;
-    if (list->held_only && !simba_owner_has_owner(row->owner, row->now_ms))
-        return;
-    if (list->count == list->room) {
-        const size_t room = list->room > 0 ? list->room * 2 : 64;
-        listing_entry *grown = realloc(list->entries, room * sizeof *grown);
-        if (grown == NULL) {
-            list->out_of_memory = true;
-            return;
-        }
-        list->entries = grown;
-        list->room = room;
-    }
-    listing_entry *e = &list->entries[list->count++];
-    snprintf(e->mutex, sizeof e->mutex, "%s", row->mutex);
-    e->owner = *row->owner;
-    e->now_ms = row->now_ms;
-    e->waiters = row->waiters;
-    snprintf(e->next, sizeof e->next, "%s", row->next != NULL ? row->next : "");
-    e->note = NULL;
-    const size_t record = note_record(row->note, row->note_length);
-    e->note_length = row->note_length - record;
-    if (e->note_length == 0)
-        return;
-    e->note = malloc(e->note_length + 1);
-    if (e->note == NULL) {
-        list->out_of_memory = true;
-        return;
-    }
-    memcpy(e->note, (const char *)row->note + record, e->note_length);
-    e->note[e->note_length] = '\0';
-}
-
-static void empty(listing *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        free(list->entries[i].note);
-    list->count = 0;
-}
-
-void listing_free(listing *list)
-{
-    empty(list);
-    free(list->entries);
-    *list = (listing){.entries = NULL};
-}
-
-int listing_ask(simba_client *client, const char *pattern, listing *list, simba_error *error)
-{
-    empty(list);
-    int code = simba_client_list(client, pattern, take_row, list, error);
-    if (code == 0 && list->out_of_memory) {
-        code = SIMBA_ENOMEM;
-        *error = (simba_error){code, ""};
-    }
-    return code;
-}
-
-/* --- showing --------------------------------------------------------------------------------------- */
 
 #define GAP 2 /* columns between two columns of the table */
 #define SPAN_COLUMNS 6
@@ -111,18 +46,19 @@ static int shown_columns(const char *text)
     return term_columns(simba__escape(text, shown, sizeof shown));
 }
 
-table_layout table_measure(const listing *list)
+table_layout table_measure(const look *found)
 {
     table_layout l = {.mutex = NAME_MIN, .owner = NAME_MIN, .token = NAME_MIN, .ttl = true, .longest_ms = 1};
-    for (size_t i = 0; i < list->count; i++) {
-        const listing_entry *e = &list->entries[i];
-        const lease_view lease = lease_look(&e->owner, e->now_ms);
+    for (size_t i = 0; i < found->count; i++) {
+        const look_row *e = &found->rows[i];
+        size_t length;
+        const lease_view lease = lease_look(&e->owner, found->store_ms);
         l.mutex = at_least(l.mutex, shown_columns(e->mutex));
         l.owner = at_least(l.owner, shown_columns(e->owner.id));
         l.token = at_least(l.token, snprintf(NULL, 0, "%" PRIu64, e->owner.token));
         l.longest_ms = lease.left_ms > l.longest_ms ? lease.left_ms : l.longest_ms;
         l.waiters |= e->waiters >= 0;
-        l.note = e->note != NULL ? INT_MAX : l.note;
+        l.note = note_for_people(e->note, e->note_length, &length) != NULL ? INT_MAX : l.note;
     }
     return l;
 }
@@ -207,10 +143,14 @@ static void print_span(const term *t, int64_t ms)
 }
 
 /* The last column: as much of it as fits, if that matters. */
-static void print_note(const term *t, const table_layout *l, const listing_entry *e, int token_columns)
+static void print_note(const term *t, const table_layout *l, const look_row *e, int token_columns)
 {
     char shown[NOTE_TEXT_SIZE];
-    note_text(e->note, e->note_length, shown, sizeof shown);
+    size_t length;
+    const char *note = note_for_people(e->note, e->note_length, &length);
+    if (note == NULL)
+        return;
+    note_text(note, length, shown, sizeof shown);
     if (l->token > 0)
         fprintf(t->stream, "%*s", l->token - token_columns + GAP, "");
     if (l->note < INT_MAX)
@@ -219,9 +159,9 @@ static void print_note(const term *t, const table_layout *l, const listing_entry
         fputs(shown, t->stream);
 }
 
-static void print_entry(const term *t, const table_layout *l, const listing_entry *e)
+static void print_entry(const term *t, const table_layout *l, const look_row *e, int64_t now_ms)
 {
-    const lease_view lease = lease_look(&e->owner, e->now_ms);
+    const lease_view lease = lease_look(&e->owner, now_ms);
     print_name(t, e->mutex, l->mutex);
     print_name(t, lease.owned ? e->owner.id : "-", l->owner);
     print_span(t, lease.held_ms);
@@ -240,7 +180,7 @@ static void print_entry(const term *t, const table_layout *l, const listing_entr
         snprintf(token, sizeof token, "%" PRIu64, e->owner.token);
     if (l->token > 0)
         fputs(token, t->stream);
-    if (l->note > 0 && e->note != NULL)
+    if (l->note > 0)
         print_note(t, l, e, (int)strlen(token));
     fputc('\n', t->stream);
 }
@@ -263,13 +203,25 @@ static void print_head(const term *t, const table_layout *l)
     fprintf(t->stream, "%s%s\n", l->note > 0 ? "NOTE" : "", term_off(t));
 }
 
-void table_print(const term *t, const listing *list, const table_layout *l, size_t first, size_t most)
+void table_print(const term *t, const look *found, const table_layout *l, size_t first, size_t most)
 {
-    const size_t left = list->count - (first < list->count ? first : list->count);
+    const size_t left = found->count - (first < found->count ? first : found->count);
     const size_t shown = left < most ? left : most;
-    if (list->count == 0)
+    if (found->count == 0)
         return;
     print_head(t, l);
     for (size_t i = 0; i < shown; i++)
-        print_entry(t, l, &list->entries[first + i]);
+        print_entry(t, l, &found->rows[first + i], found->store_ms);
+}
+
+void table_show(const look *found)
+{
+    term t;
+    term_open(stdout, &t);
+    table_layout l = table_measure(found);
+    if (t.is_terminal) {
+        table_add_bar(&l, (int)t.width);
+        table_fit_note(&l, (int)t.width);
+    }
+    table_print(&t, found, &l, 0, SIZE_MAX);
 }

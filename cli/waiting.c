@@ -23,13 +23,6 @@ void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms
     cli_inform(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
 }
 
-void waiting_say_owner(waiting_words *words, simba_contender *contender)
-{
-    simba_owner owner;
-    if (simba_contender_owner(contender, &owner) == 0)
-        waiting_say(words, &owner, simba_contender_owner_left_ms(contender));
-}
-
 outage_words outage_words_for(const char *command, const char *mutex, const char *consequence,
                               const cli_globals *globals)
 {

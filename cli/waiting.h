@@ -20,9 +20,6 @@ waiting_words waiting_words_for(const char *command, const char *mutex, const cl
 /* Print who owns the mutex and until when, if that was not printed yet, and if standard error is a terminal. */
 void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms);
 
-/* The same for the owner that a contender has heard of. */
-void waiting_say_owner(waiting_words *words, simba_contender *contender);
-
 typedef struct outage_words {
     const char *command;
     const char *mutex;

@@ -1,7 +1,6 @@
 /* See cgroup.h. */
 #include "child/cgroup.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/sched.h>

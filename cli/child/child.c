@@ -1,9 +1,7 @@
 /* See child.h. */
 #include "child/child.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,23 +9,13 @@
 #include "child/descendants.h"
 #include "child/watchdog.h"
 #include "cli.h"
+#include "clock.h"
 #include "health/health.h"
 
-#define MS INT64_C(1000000)
 #define TICK_MIN_MS 5
 #define TICK_MAX_MS 250
 #define IMMORTAL_MS 1000
 #define NEVER INT64_MAX
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static int64_t clamp64(int64_t value, int64_t low, int64_t high)
 {
@@ -74,7 +62,7 @@ typedef struct nurse {
 
 static void begin_stop(nurse *n, child_why why)
 {
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     if (!n->ended)
         n->end.why = why;
     n->stage = STAGE_TERM;
@@ -88,7 +76,7 @@ static void begin_stop(nurse *n, child_why why)
 static void look(nurse *n)
 {
     const child_times *times = &n->plan->times;
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     simba_lease lease = SIMBA_LEASE_INIT;
     n->plan->lease(n->plan->user, &lease);
     if (lease.held_for_ms > 0 && n->end.why != CHILD_LOST) {
@@ -159,7 +147,7 @@ static void on_report(nurse *n)
             return;
         /* Somebody killed the watchdog: the command died with it, and the processes that it had started are our
          * children now. */
-        const int status = watchdog_kill_all(&n->dog, n->group);
+        const int status = descendants_kill(&n->dog.group, n->group);
         if (!n->ended) {
             n->end.why = CHILD_UNGUARDED;
             n->end.status = status;
@@ -208,7 +196,7 @@ static void on_signal(nurse *n)
 static int pause_ms(const nurse *n)
 {
     int64_t ms = n->tick_ms;
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     if (n->stage == STAGE_RUNNING && n->hold_end_ns != NEVER)
         ms = min64(ms, (n->hold_end_ns - now_ns) / MS + 1);
     if (n->stage == STAGE_TERM)
@@ -240,15 +228,15 @@ int child_check(const char *command)
 {
     if (descendants_are_known())
         return CLI_GO;
-    cli_say(command, "/proc/thread-self/children cannot be read, and without it the processes that a command leaves "
-                     "behind cannot be found; is /proc mounted?");
-    return CLI_SYSTEM;
+    return cli_fail(command, CLI_SYSTEM,
+                    "/proc/thread-self/children cannot be read, and without it the processes that a command leaves "
+                    "behind cannot be found; is /proc mounted?");
 }
 
 int child_run(const child_plan *plan, child_end *ret_end)
 {
     nurse n = {.plan = plan, .hold_end_ns = NEVER, .end = {.why = CHILD_ENDED}};
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     simba_lease lease = SIMBA_LEASE_INIT;
     plan->lease(plan->user, &lease);
     const int64_t lease_ms = min64(lease.left_ms, SIMBA_LEASE_MAX_MS);

@@ -98,10 +98,9 @@ typedef struct child_lease {
 } child_lease;
 
 /* Our environment without the password of the store (unless --keep-password was given), and SIMBA_MUTEX, SIMBA_TOKEN,
- * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE, SIMBA_NOTE_FILE, SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT. NULL: no memory. Free with
- * child_environment_free. */
+ * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE, SIMBA_NOTE_FILE, SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT. NULL: no memory. free()
+ * it. */
 char **child_environment(const cli_globals *globals, const child_lease *lease);
-void child_environment_free(char **environment);
 
 /* Print one line about why it ended, unless that is obvious, and return the exit code. `reason` is what ended
  * leadership before that, if it is known. */

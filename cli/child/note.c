@@ -43,13 +43,11 @@ int child_note_keep(const child_note *note)
     if (note->file < 0)
         return CLI_GO;
     const ssize_t length = pread(note->file, bytes, sizeof bytes, 0);
-    if (length < 0) {
-        cli_say(note->holder->command, "the note cannot be read: %s.", strerror(errno));
-        return CLI_SYSTEM;
-    }
+    if (length < 0)
+        return cli_fail(note->holder->command, CLI_SYSTEM, "the note cannot be read: %s.", strerror(errno));
     if (length > SIMBA_NOTE_MAX) {
-        cli_say(note->holder->command, "the note was not kept: it has more than %d bytes.", SIMBA_NOTE_MAX);
-        return CLI_DATA;
+        return cli_fail(note->holder->command, CLI_DATA, "the note was not kept: it has more than %d bytes.",
+                        SIMBA_NOTE_MAX);
     }
     if ((size_t)length == note->before.length && memcmp(bytes, note->before.bytes, (size_t)length) == 0)
         return CLI_GO;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "child/child.h"
-#include "child/watchdog.h"
+#include "clock.h"
 #include "health/health.h"
 
 #define LEAD_MIN_MS 2
@@ -49,9 +49,9 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
     if (is_session_known(client) || simba_observer_new(client, mutex, &options, NULL, &asking) < 0)
         return; /* the code that contends reports the mistake */
     simba_observer_start(asking);
-    const int64_t start_ns = watchdog_now_ns();
+    const int64_t start_ns = clock_boot_ns();
     while (!is_session_known(client)) {
-        const int64_t waited_ms = (watchdog_now_ns() - start_ns) / 1000000;
+        const int64_t waited_ms = (clock_boot_ns() - start_ns) / 1000000;
         const int ready = limit_ms >= 0 && waited_ms >= limit_ms ? -1 : poll(fds, 2, LOOK_MS);
         if (ready < 0 || fds[0].revents != 0) {
             *ret_asking = asking;

@@ -15,16 +15,10 @@
 #include <unistd.h>
 
 #include "child/descendants.h"
+#include "clock.h"
 
 #define ORDER_KILL 0 /* any other order is the number of a signal */
 #define NS_PER_S INT64_C(1000000000)
-
-int64_t watchdog_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return now.tv_sec * NS_PER_S + now.tv_nsec;
-}
 
 /* --- the watchdog's side ------------------------------------------------------------------------ */
 
@@ -77,7 +71,7 @@ static void become_command(const keeper *k, pid_t parent, int failure)
     if (k->plan->foreground)
         tcsetpgrp(STDIN_FILENO, getpid());
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || watchdog_now_ns() >= atomic_load(k->deadline_ns))
+    if (getppid() != parent || clock_boot_ns() >= atomic_load(k->deadline_ns))
         _exit(1);
     sigprocmask(SIG_SETMASK, k->plan->mask, NULL);
     execvpe(k->plan->argv[0], k->plan->argv, k->plan->envp);
@@ -175,7 +169,7 @@ static void look_at_clock(keeper *k)
 {
     const int64_t until_ns = atomic_load(k->deadline_ns);
     uint64_t times;
-    if (watchdog_now_ns() >= until_ns)
+    if (clock_boot_ns() >= until_ns)
         finish(k, ENDING_TOO_LATE);
     if (read(k->timer, &times, sizeof times) < 0 && errno != EAGAIN)
         finish(k, ENDING_TOO_LATE); /* a watchdog without a clock is none */
@@ -290,11 +284,6 @@ int watchdog_start(const watchdog_plan *plan, watchdog *ret_watchdog)
     }
     *ret_watchdog = dog;
     return 0;
-}
-
-int watchdog_kill_all(const watchdog *dog, pid_t command)
-{
-    return descendants_kill(&dog->group, command);
 }
 
 void watchdog_set_deadline(const watchdog *dog, int64_t deadline_ns)

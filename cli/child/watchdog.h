@@ -72,11 +72,4 @@ bool watchdog_read(const watchdog *dog, watchdog_report *ret_report);
 /* Let go of it. If it still runs, it takes that for our end and kills everything. */
 void watchdog_close(watchdog *dog);
 
-/* For our side, if the watchdog was killed: its children are ours now. Kill them and all that they started. Returns
- * the wait status of the command, or -1. */
-int watchdog_kill_all(const watchdog *dog, pid_t command);
-
-/* CLOCK_BOOTTIME, on which all deadlines are. */
-int64_t watchdog_now_ns(void);
-
 #endif

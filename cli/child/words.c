@@ -95,11 +95,6 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
     return made;
 }
 
-void child_environment_free(char **environment)
-{
-    free(environment);
-}
-
 /* --- after -------------------------------------------------------------------------------------- */
 
 static const char *how(const child_end *end)
@@ -111,8 +106,8 @@ static const char *how(const child_end *end)
 
 static int explain_no_exec(const child_plan *plan, const child_end *end)
 {
-    cli_say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
-    return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
+    return cli_fail(plan->command, end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC, "%s cannot be run: %s.",
+                    plan->argv[0], strerror(end->error));
 }
 
 static int explain_end(const child_plan *plan, const child_end *end, simba_reason reason)

@@ -1,33 +1,25 @@
 /* `simba bench`: how fast the user's own store is, as far as a lock and an unlock on one thread tell. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "child/watchdog.h"
 #include "cli.h"
+#include "clock.h"
 
 #define COMMAND "bench"
 #define ROUNDS_MAX 200000
-
-static int by_value(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
 
 static int measure(simba_locker *locker, int64_t until_ns, int64_t *rounds_ns, size_t *ret_count, simba_error *error)
 {
     size_t count = 0;
     int code = 0;
     while (code == 0 && count < ROUNDS_MAX) {
-        const int64_t start_ns = watchdog_now_ns();
+        const int64_t start_ns = clock_boot_ns();
         if (start_ns >= until_ns && count > 0)
             break;
         code = simba_locker_acquire(locker, 5000, error);
         if (code == 0)
             code = simba_locker_release(locker, error);
-        rounds_ns[count++] = watchdog_now_ns() - start_ns;
+        rounds_ns[count++] = clock_boot_ns() - start_ns;
     }
     *ret_count = count;
     return code;
@@ -64,8 +56,7 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
         .operands = "[MUTEX]",
         .about = "Locks and unlocks a mutex (default \"simba-bench\") as fast as the store allows,\n"
                  "on one thread, and prints how fast that was.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL,
         .max_operands = 1,
     };
@@ -79,14 +70,14 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
     simba_locker *locker = NULL;
     size_t count = 0;
     int64_t *rounds_ns = malloc(ROUNDS_MAX * sizeof *rounds_ns);
-    const int64_t start_ns = watchdog_now_ns();
+    const int64_t start_ns = clock_boot_ns();
     options.id = globals->id;
     if (rounds_ns != NULL)
         error.code = simba_locker_new(client, argc > 0 ? argv[0] : "simba-bench", &options, &error, &locker);
     if (error.code == 0)
         error.code = measure(locker, start_ns + for_ms * 1000000, rounds_ns, &count, &error);
     if (error.code == 0)
-        print_result(simba_client_url(client), rounds_ns, count, watchdog_now_ns() - start_ns, json);
+        print_result(simba_client_url(client), rounds_ns, count, clock_boot_ns() - start_ns, json);
     free(rounds_ns);
     const int code = cli_leave(error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error));
     simba_locker_free(locker);

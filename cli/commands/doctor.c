@@ -7,9 +7,8 @@
 #include <time.h>
 
 #include "child/child.h"
-#include "child/watchdog.h"
 #include "cli.h"
-#include "config.h"
+#include "clock.h"
 #include "json.h"
 #include "secret.h"
 #include "term.h"
@@ -41,13 +40,10 @@ static void print_finding(const simba_finding *finding, void *user)
     const char *remedy = finding->remedy;
     d->worst = v > d->worst ? v : d->worst;
     if (d->json) {
-        printf("%s{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", d->printed++ > 0 ? ",\n " : "[", what, words[v]);
-        json_string(stdout, finding->text);
-        fputs(",\"remedy\":", stdout);
-        if (remedy != NULL)
-            json_string(stdout, remedy);
-        else
-            fputs("null", stdout);
+        printf("%s{\"check\":\"%s\",\"verdict\":\"%s\",", d->printed++ > 0 ? ",\n " : "[", what, words[v]);
+        json_text(stdout, "text", finding->text);
+        fputc(',', stdout);
+        json_text(stdout, "remedy", remedy);
         fputc('}', stdout);
         return;
     }
@@ -68,26 +64,12 @@ find(doctor *d, simba_verdict v, const char *what, const char *remedy, const cha
     print_finding(&(simba_finding){sizeof(simba_finding), v, what, text, remedy}, d);
 }
 
-static int64_t wall_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 /* --- the store --------------------------------------------------------------------------------------- */
 
 static void look_at_row(const simba_listing *row, void *user)
 {
     doctor *d = user;
     d->store_now_ms = row->now_ms;
-}
-
-static int by_value(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
 }
 
 /* Half of a lock and an unlock is one answer of the store. */
@@ -98,11 +80,11 @@ static int measure(doctor *d, simba_client *client, simba_error *error)
     options.timing.linger_ms = 0; /* the store has to answer */
     int code = simba_locker_new(client, MUTEX, &options, error, &d->locker);
     for (size_t i = 0; code == 0 && i < ROUNDS; i++) {
-        const int64_t start_ns = watchdog_now_ns();
+        const int64_t start_ns = clock_boot_ns();
         code = simba_locker_acquire(d->locker, 5000, error);
         if (code == 0)
             code = simba_locker_release(d->locker, error);
-        rounds_ns[i] = (watchdog_now_ns() - start_ns) / 2;
+        rounds_ns[i] = (clock_boot_ns() - start_ns) / 2;
     }
     if (code == 0) {
         qsort(rounds_ns, ROUNDS, sizeof rounds_ns[0], by_value);
@@ -145,7 +127,7 @@ static int check_store(doctor *d, simba_client *client)
         return store_is_broken(d, &error);
     find(d, SIMBA_VERDICT_OK, "store", NULL, "A mutex could be taken and given back.");
     find(d, SIMBA_VERDICT_OK, "latency", NULL, "One answer takes %.2f ms.", (double)d->round_trip_ns / 1e6);
-    d->our_now_ms = wall_ms();
+    d->our_now_ms = clock_read_ms(CLOCK_REALTIME);
     simba_client_list(client, MUTEX, look_at_row, d, NULL);
     simba_client_forget(client, MUTEX, NULL); /* fails if another doctor is at work, and that one will do it */
     return 0;
@@ -282,8 +264,7 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
                  "be reached and how fast it answers, how it is set up, its clock, and whether\n"
                  "ttl, transition and grace fit together. Says what to do about each problem. Takes,\n"
                  "gives back and forgets the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);

@@ -9,14 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "child/watchdog.h"
+#include "clock.h"
 #include "json.h"
 #include "service.h"
 #include "status.h"
 #include "util/escape.h"
 
 #define COMMAND "elect"
-#define MS INT64_C(1000000)
 #define TICK_MS 100
 
 typedef struct elect {
@@ -60,8 +59,8 @@ static int check_status_file(const elect *e)
     const int code = e->status_file != NULL ? status_write(e->status_file, "follower\n") : 0;
     if (code == 0)
         return CLI_GO;
-    cli_say(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
-    return code == -EACCES || code == -EPERM || code == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG;
+    return cli_fail(COMMAND, code == -EACCES || code == -EPERM || code == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG,
+                    "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
 }
 
 /* Look at the lease; the file says until when it lasts, so that a probe is not deceived by what a dead process left. The
@@ -69,7 +68,7 @@ static int check_status_file(const elect *e)
 static void look(void *user, simba_lease *ret_lease)
 {
     elect *e = user;
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     simba_contender_lease(e->service.contender, ret_lease);
     if (ret_lease->held_for_ms <= 0)
         return;
@@ -94,7 +93,7 @@ static void look_while_releasing(void *user, simba_lease *ret_lease)
 static void rest_of_lease(void *user, simba_lease *ret_lease)
 {
     const elect *e = user;
-    ret_lease->left_ms = (e->end_ns - watchdog_now_ns()) / MS;
+    ret_lease->left_ms = (e->end_ns - clock_boot_ns()) / MS;
     ret_lease->held_for_ms = ret_lease->left_ms - e->service.times.lead_ms;
 }
 
@@ -153,7 +152,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
     if (good)
         good = child_note_keep(&note) == CLI_GO;
     child_note_close(&note);
-    child_environment_free(environment);
+    free((void *)environment);
     return good;
 }
 
@@ -189,7 +188,7 @@ static void on_acquired(service *s, uint64_t token)
     if (!e->keep_leading && simba_contender_is_owner(s->contender)) {
         cli_say(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
         e->gives_up = true;
-        e->resume_ns = watchdog_now_ns() + s->times.lease_ms * MS;
+        e->resume_ns = clock_boot_ns() + s->times.lease_ms * MS;
         simba_contender_stop(s->contender); /* on_released follows when this callback has returned */
     }
 }
@@ -208,7 +207,7 @@ static void on_released(service *s, uint64_t token, simba_reason reason)
 /* After its command has failed, a contender leaves the mutex to others for as long as a lease lasts. */
 static void resume(elect *e)
 {
-    if (!e->gives_up || watchdog_now_ns() < e->resume_ns ||
+    if (!e->gives_up || clock_boot_ns() < e->resume_ns ||
         simba_contender_status(e->service.contender) != SIMBA_STATUS_INITIAL)
         return;
     e->gives_up = false;
@@ -267,8 +266,7 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
                  "`simba run`, the note in their environment; --on-released also SIMBA_REASON.\n"
                  "--on-released runs before anybody else can lead, and has to end by then. If\n"
                  "--on-acquired fails, simba gives leadership back. Compare UNTIL with /proc/uptime.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .min_operands = 1,
         .max_operands = 1,

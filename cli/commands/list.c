@@ -1,50 +1,42 @@
 /* `simba list`: who has which mutex, and for how much longer. */
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "cli.h"
 #include "json.h"
+#include "notetext.h"
 #include "table.h"
 
 #define COMMAND "list"
 
-static void print_json(const listing *list)
+static void print_json(const look *l)
 {
     fputc('[', stdout);
-    for (size_t i = 0; i < list->count; i++) {
-        fputs(i > 0 ? ",\n {\"mutex\":" : "{\"mutex\":", stdout);
-        json_string(stdout, list->entries[i].mutex);
+    for (size_t i = 0; i < l->count; i++) {
+        const look_row *row = &l->rows[i];
+        size_t length;
+        const char *note = note_for_people(row->note, row->note_length, &length);
+        fputs(i > 0 ? ",\n {" : "{", stdout);
+        json_text(stdout, "mutex", row->mutex);
         fputc(',', stdout);
-        json_owner(stdout, &list->entries[i].owner, list->entries[i].now_ms);
-        json_line(stdout, list->entries[i].waiters, list->entries[i].next[0] != '\0' ? list->entries[i].next : NULL);
+        json_owner(stdout, &row->owner, l->store_ms);
+        json_line(stdout, row->waiters, row->next);
         fputs(",\"note\":", stdout);
-        if (list->entries[i].note == NULL)
+        if (note == NULL)
             fputs("null", stdout);
         else
-            json_bytes(stdout, list->entries[i].note, list->entries[i].note_length);
+            json_bytes(stdout, note, length);
         fputc('}', stdout);
     }
     fputs("]\n", stdout);
 }
 
-static int print_once(simba_client *client, const char *pattern, listing *list, bool json)
+static void leave_out_free(look *l)
 {
-    simba_error error = {0, ""};
-    if (listing_ask(client, pattern, list, &error) < 0)
-        return cli_failure(COMMAND, &error);
-    cli_take_warnings(NULL, NULL); /* such as a damaged row: the list is of the others */
-    if (json) {
-        print_json(list);
-        return CLI_OK;
-    }
-    term t;
-    term_open(stdout, &t);
-    table_layout l = table_measure(list);
-    if (t.is_terminal) {
-        table_add_bar(&l, (int)t.width);
-        table_fit_note(&l, (int)t.width);
-    }
-    table_print(&t, list, &l, 0, SIZE_MAX);
-    return CLI_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < l->count; i++)
+        if (simba_owner_has_owner(&l->rows[i].owner, l->store_ms))
+            l->rows[kept++] = l->rows[i];
+    l->count = kept;
 }
 
 int cmd_list(cli_globals *globals, int argc, char **argv)
@@ -62,8 +54,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
                  "owns each, since when, for how much longer (TTL: until it should be renewed,\n"
                  "UNTIL: until somebody else may have it), how many wait if the store knows that,\n"
                  "the fencing token, and the note if there is one.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,
         .max_operands = 1,
     };
@@ -72,9 +63,16 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     if (begun != CLI_GO)
         return begun;
 
-    listing list = {.held_only = held_only};
-    const char *pattern = argc > 0 ? argv[0] : NULL;
-    const int code = print_once(client, pattern, &list, json);
-    listing_free(&list);
+    look *l = look_at(client, argc > 0 ? argv[0] : NULL, SIZE_MAX);
+    const int code = l->code < 0 ? look_failure(COMMAND, l) : CLI_OK;
+    if (code == CLI_OK)
+        cli_take_warnings(NULL, NULL); /* such as a damaged row: the list is of the others */
+    if (held_only)
+        leave_out_free(l);
+    if (code == CLI_OK && json)
+        print_json(l);
+    else if (code == CLI_OK)
+        table_show(l);
+    look_free(l);
     return cli_close(client, code);
 }

@@ -43,10 +43,8 @@ static int get(simba_client *client, const char *mutex, bool json)
     const size_t record = note_record(note.bytes, note.length);
     note.length -= record;
     memmove(note.bytes, note.bytes + record, note.length + 1);
-    if (note.length == 0) {
-        cli_say(COMMAND, "%s has no note.", mutex);
-        return CLI_FAILED;
-    }
+    if (note.length == 0)
+        return cli_fail(COMMAND, CLI_FAILED, "%s has no note.", mutex);
     if (json)
         print_json(mutex, &note);
     else
@@ -92,14 +90,12 @@ static int set(simba_client *client, const cli_globals *globals, const char *mut
     if (error.code == 0)
         error.code = simba_locker_acquire(locker, 0, &error);
     int code = CLI_OK;
-    if (error.code == 0) {
+    if (error.code == 0)
         code = write_held(locker, bytes, length);
-    } else if (error.code == SIMBA_ETIMEDOUT) {
-        cli_say(COMMAND, "not written, for only its holder writes a note: %s.", error.text);
-        code = CLI_BUSY;
-    } else {
+    else if (error.code == SIMBA_ETIMEDOUT)
+        code = cli_fail(COMMAND, CLI_BUSY, "not written, for only its holder writes a note: %s.", error.text);
+    else
         code = cli_failure(COMMAND, &error);
-    }
     simba_locker_free(locker);
     return code;
 }
@@ -118,8 +114,7 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
                  "is none it exits with 1. set takes the mutex, writes and gives it back; it exits\n"
                  "with 75 if somebody holds it. A TEXT of - stands for standard input, and an empty\n"
                  "one removes the note.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL | CLI_TAKES_ID,
         .min_operands = 2,
         .max_operands = 3,

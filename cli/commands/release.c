@@ -41,10 +41,8 @@ static int release(simba_client *client, const char *mutex, bool yes)
     /* Not every store can list; then the question does not name the owner. */
     if (!yes)
         simba_client_list(client, NULL, compare, &s, NULL);
-    if (!yes && !agrees(mutex, &s.owner)) {
-        cli_say(COMMAND, "nothing was done.");
-        return CLI_FAILED;
-    }
+    if (!yes && !agrees(mutex, &s.owner))
+        return cli_fail(COMMAND, CLI_FAILED, "nothing was done.");
     error.code = simba_client_force_release(client, mutex, &error);
     if (error.code < 0)
         return cli_failure(COMMAND, &error);
@@ -66,8 +64,7 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
         .about = "Takes a mutex away from whoever owns it. The owner learns that it was revoked as\n"
                  "soon as the store can tell it, at the latest when it renews. Until then it may\n"
                  "act while somebody else already owns the mutex.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,
         .min_operands = 1,
         .max_operands = 1,

@@ -4,13 +4,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "child/child.h"
-#include "child/watchdog.h"
 #include "cli.h"
+#include "clock.h"
 #include "health/health.h"
 
 #define COMMAND "run"
@@ -210,12 +211,10 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
     const int kept = code == 0 && child_ended_well(&end) ? child_note_keep(&note) : CLI_GO;
     const simba_reason reason = release(locker);
-    child_environment_free(environment);
+    free((void *)environment);
     child_note_close(&note);
-    if (code < 0) {
-        cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
-        return CLI_SYSTEM;
-    }
+    if (code < 0)
+        return cli_fail(COMMAND, CLI_SYSTEM, "no process could be started: %s.", strerror(-code));
     const int explained = child_explain(&plan, &end, reason);
     return explained == CLI_OK && kept != CLI_GO ? kept : explained;
 }
@@ -223,7 +222,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
 /* The time that the user allows, but at least a moment, to find out what is wrong. */
 static int64_t time_left(int64_t wait_ms, int64_t start_ns)
 {
-    const int64_t left_ms = wait_ms - (watchdog_now_ns() - start_ns) / 1000000;
+    const int64_t left_ms = wait_ms - (clock_boot_ns() - start_ns) / 1000000;
     return left_ms > 1 ? left_ms : 1;
 }
 
@@ -256,7 +255,7 @@ static int run_with(const run_wish *wish, waiting *w, cli_signals *signals)
     simba_client *client = w->client;
     simba_observer *asking = NULL;
     child_times asked_for;
-    const int64_t start_ns = watchdog_now_ns();
+    const int64_t start_ns = clock_boot_ns();
     int code = child_times_choose(COMMAND, client, wish->grace_ms, &asked_for);
     if (code == CLI_GO) {
         child_times_await(client, wish->mutex, signals, wish->wait_ms == 0 ? ONE_ANSWER_MS : wish->wait_ms, &asking);
@@ -295,21 +294,16 @@ static int run(const run_wish *wish, cli_globals *globals)
 
 int cmd_run(cli_globals *globals, int argc, char **argv)
 {
-    int64_t wait_ms = -1;
-    int64_t grace_ms = -1;
-    int64_t max_hold_ms = 0;
-    int64_t once_per_ms = 0;
-    int64_t min_hold_ms = 0;
-    int busy_code = CLI_BUSY;
+    run_wish wish = {.globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY};
     bool no_wait = false;
     const cli_option own[] = {
-        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &wait_ms},
+        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &wish.wait_ms},
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
-        {"once-per", 0, CLI_DURATION, "D", "Do nothing if anybody began it within this time", &once_per_ms},
-        {"min-hold", 0, CLI_DURATION, "D", "Keep others out for this long, whatever happens", &min_hold_ms},
-        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &busy_code},
-        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
-        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &max_hold_ms},
+        {"once-per", 0, CLI_DURATION, "D", "Do nothing if anybody began it within this time", &wish.once_per_ms},
+        {"min-hold", 0, CLI_DURATION, "D", "Keep others out for this long, whatever happens", &wish.min_hold_ms},
+        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &wish.busy_code},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &wish.grace_ms},
+        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &wish.max_hold_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
@@ -321,8 +315,7 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and SIMBA_NOTE in its environment, and\n"
                  "leaves its own note in the file SIMBA_NOTE_FILE. simba has exit codes of its own:\n"
                  "75 not obtained, 79 leadership lost, 69 no store, and others of simba-run(1).",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .min_operands = 2,
         .max_operands = -1,
@@ -331,19 +324,11 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if (no_wait && wait_ms >= 0)
+    if (no_wait && wish.wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
-
-    const run_wish wish = {
-        .globals = globals,
-        .mutex = argv[0],
-        .argv = argv + 1,
-        .wait_ms = no_wait ? 0 : wait_ms,
-        .grace_ms = grace_ms,
-        .max_hold_ms = max_hold_ms,
-        .once_per_ms = once_per_ms,
-        .min_hold_ms = min_hold_ms,
-        .busy_code = busy_code,
-    };
+    if (no_wait)
+        wish.wait_ms = 0;
+    wish.mutex = argv[0];
+    wish.argv = argv + 1;
     return run(&wish, globals);
 }

@@ -70,14 +70,13 @@ static int run_command(schedule *mine, const child_lease *lease)
     child_end end;
     int code = environment != NULL ? child_run(&plan, &end) : -1;
     if (code < 0) {
-        cli_say(COMMAND, "no process could be started; it is tried again when it is due.");
-        code = CLI_SYSTEM;
+        code = cli_fail(COMMAND, CLI_SYSTEM, "no process could be started; it is tried again when it is due.");
     } else {
         code = explain(s, &plan, &end);
         if (code == 0 && child_ended_well(&end))
             child_note_keep(lease->note);
     }
-    child_environment_free(environment);
+    free((void *)environment);
     return code;
 }
 
@@ -219,8 +218,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
                  "never overlap, here or elsewhere. SIGTERM or SIGINT ends it, with 0.\n"
                  "With --every and --cron the store remembers the runs, whoever leads next; the\n"
                  "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .max_operands = -1,
         .verbatim_from = 1,

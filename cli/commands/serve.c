@@ -10,6 +10,11 @@
 
 #define COMMAND "serve"
 
+/* The files that the options name. */
+typedef struct files {
+    const char *token, *cert, *key, *client_ca;
+} files;
+
 #ifdef SIMBA_CLI_WITH_HTTP
 
 #include "serve/serve.h"
@@ -19,8 +24,7 @@ enum { TOKEN_MIN = 16, PEM_MAX = 65536 };
 
 static int cannot_read(const char *option, const char *path, const char *why)
 {
-    cli_say(COMMAND, "--%s: %s cannot be read: %s.", option, path, why);
-    return CLI_CONFIG;
+    return cli_fail(COMMAND, CLI_CONFIG, "--%s: %s cannot be read: %s.", option, path, why);
 }
 
 /* The token, from a file or from systemd's credential for this service. */
@@ -39,12 +43,10 @@ static int read_token(const char *path, char **ret_token)
     }
     if (token == NULL)
         return CLI_GO;
-    if (strlen(token) < TOKEN_MIN || strpbrk(token, " \t") != NULL) {
-        cli_say(COMMAND,
-                "the token in %s wants at least %d characters and no blanks; `openssl rand -hex 32` makes one.", path,
-                TOKEN_MIN);
-        return CLI_CONFIG;
-    }
+    if (strlen(token) < TOKEN_MIN || strpbrk(token, " \t") != NULL)
+        return cli_fail(COMMAND, CLI_CONFIG,
+                        "the token in %s wants at least %d characters and no blanks; `openssl rand -hex 32` makes one.",
+                        path, TOKEN_MIN);
     *ret_token = strdup(token); /* there is room for one secret, and the store may have one too */
     return *ret_token != NULL ? CLI_GO : CLI_SYSTEM;
 }
@@ -66,10 +68,6 @@ static int read_pem(const char *option, const char *path, char **ret_text)
     *ret_text = text;
     return CLI_GO;
 }
-
-typedef struct files {
-    const char *token, *cert, *key, *client_ca;
-} files;
 
 static int read_and_serve(cli_globals *globals, const files *f, const char *listen, bool allow_release)
 {
@@ -96,17 +94,14 @@ static int read_and_serve(cli_globals *globals, const files *f, const char *list
 int cmd_serve(cli_globals *globals, int argc, char **argv)
 {
     const char *listen = "127.0.0.1:7460";
-    const char *token = NULL;
-    const char *cert = NULL;
-    const char *key = NULL;
-    const char *client_ca = NULL;
+    files f = {0};
     bool allow_release = false;
     const cli_option own[] = {
         {"listen", 0, CLI_TEXT, "ADDRESS", "Listen here: ADDRESS:PORT (127.0.0.1:7460)", &listen},
-        {"token-file", 0, CLI_TEXT, "FILE", "Ask clients for the token in this file", &token},
-        {"tls-cert", 0, CLI_TEXT, "FILE", "Speak HTTPS with this certificate", &cert},
-        {"tls-key", 0, CLI_TEXT, "FILE", "Key of that certificate", &key},
-        {"client-ca", 0, CLI_TEXT, "FILE", "Clients certified by this CA may read", &client_ca},
+        {"token-file", 0, CLI_TEXT, "FILE", "Ask clients for the token in this file", &f.token},
+        {"tls-cert", 0, CLI_TEXT, "FILE", "Speak HTTPS with this certificate", &f.cert},
+        {"tls-key", 0, CLI_TEXT, "FILE", "Key of that certificate", &f.key},
+        {"client-ca", 0, CLI_TEXT, "FILE", "Clients certified by this CA may read", &f.client_ca},
         {"allow-release", 0, CLI_FLAG, NULL, "Clients with the token may take mutexes away", &allow_release},
     };
     const cli_syntax syntax = {
@@ -115,23 +110,20 @@ int cmd_serve(cli_globals *globals, int argc, char **argv)
                  "and what has changed. Programs get the same as JSON (/api/v1/mutexes), as events\n"
                  "(/api/v1/events) and as metrics (/metrics); /healthz and /readyz are for probes.\n"
                  "Reading changes nothing in the store.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if ((cert == NULL) != (key == NULL))
+    if ((f.cert == NULL) != (f.key == NULL))
         return cli_usage_error(COMMAND, "--tls-cert and --tls-key go together");
-    if (client_ca != NULL && cert == NULL)
+    if (f.client_ca != NULL && f.cert == NULL)
         return cli_usage_error(COMMAND, "--client-ca wants --tls-cert and --tls-key as well");
 #ifdef SIMBA_CLI_WITH_HTTP
-    const files f = {token, cert, key, client_ca};
     return read_and_serve(globals, &f, listen, allow_release);
 #else
     (void)argv;
-    cli_say(COMMAND, "this simba was built without libmicrohttpd, which it needs for that.");
-    return CLI_CONFIG;
+    return cli_fail(COMMAND, CLI_CONFIG, "this simba was built without libmicrohttpd, which it needs for that.");
 #endif
 }

@@ -20,8 +20,7 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
                  "hold. It uses mutexes whose names begin with \"tck-\", the same ones in every\n"
                  "run, and leaves none of them owned. A slow store needs a longer --ttl and\n"
                  "--transition than the kit's 400ms.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
         .max_operands = 1,
     };

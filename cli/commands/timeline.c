@@ -11,24 +11,19 @@
 static int read_file(timeline_log *log, const char *path)
 {
     const bool is_stdin = strcmp(path, "-") == 0;
-    FILE *in = is_stdin ? stdin : fopen(path, "re");
-    if (in == NULL) {
-        cli_say(COMMAND, "%s cannot be read: %s.", path, strerror(errno));
+    FILE *in = is_stdin ? stdin : cli_open_file(COMMAND, path, "re");
+    if (in == NULL)
         return CLI_USAGE;
-    }
     errno = 0;
     const unsigned bad = timeline_log_read(log, in);
     const int failure = ferror(in) ? errno : 0; /* a folder can be opened, and not be read */
     if (!is_stdin)
         fclose(in);
-    if (failure != 0) {
-        cli_say(COMMAND, "%s cannot be read: %s.", path, strerror(failure));
-        return CLI_USAGE;
-    }
+    if (failure != 0)
+        return cli_fail(COMMAND, CLI_USAGE, "%s cannot be read: %s.", path, strerror(failure));
     if (bad == 0)
         return CLI_GO;
-    cli_say(COMMAND, "line %u of %s is not a line of an event log (TIME ROW EVENT ...).", bad, path);
-    return CLI_USAGE;
+    return cli_fail(COMMAND, CLI_USAGE, "line %u of %s is not a line of an event log (TIME ROW EVENT ...).", bad, path);
 }
 
 static int write_svg(const timeline *line, const char *title, const char *path)
@@ -37,15 +32,11 @@ static int write_svg(const timeline *line, const char *title, const char *path)
         timeline_svg(line, title, stdout);
         return CLI_OK; /* whether it could be written is found out at the end */
     }
-    FILE *out = fopen(path, "we");
-    if (out != NULL) {
-        timeline_svg(line, title, out);
-        const bool failed = ferror(out) != 0;
-        if (fclose(out) == 0 && !failed)
-            return CLI_OK;
-    }
-    cli_say(COMMAND, "%s cannot be written: %s.", path, strerror(errno));
-    return CLI_FAILED;
+    FILE *out = cli_open_file(COMMAND, path, "we");
+    if (out == NULL)
+        return CLI_FAILED;
+    timeline_svg(line, title, out);
+    return cli_close_file(COMMAND, out, path) ? CLI_OK : CLI_FAILED;
 }
 
 /* How far the times of several hosts can be trusted. */
@@ -78,8 +69,7 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
                  "--event-log writes. You may give logs of several processes and hosts together:\n"
                  "the clock of their store puts them into order.\n"
                  "\"-\" is standard input.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_NONE,
         .min_operands = 1,
         .max_operands = -1,
@@ -91,10 +81,8 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     timeline line;
     for (int i = 0; code == CLI_GO && i < argc; i++)
         code = read_file(log, argv[i]);
-    if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line)) {
-        cli_say(COMMAND, "there is nothing to draw.");
-        code = CLI_FAILED;
-    }
+    if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line))
+        code = cli_fail(COMMAND, CLI_FAILED, "there is nothing to draw.");
     if (code == CLI_GO)
         say_agreement(line.agreement);
     if (code == CLI_GO && svg != NULL) {

@@ -10,14 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "child/watchdog.h"
+#include "cli.h"
+#include "clock.h"
 #include "screen.h"
 #include "signals.h"
 #include "table.h"
 
 #define COMMAND "top"
 #define ASK_MS 1000
-#define MS INT64_C(1000000)
 #define HEAD_LINES 2 /* the summary, and the head of the table */
 
 typedef struct top {
@@ -28,9 +28,9 @@ typedef struct top {
     pthread_t thread;
     pthread_mutex_t lock;
     /* The results of that thread, under the lock. */
-    listing found;
-    simba_error error;
-    int64_t found_ns; /* when the store answered last; 0: never */
+    look *found;      /* the latest answer; NULL: none yet */
+    char error[256];  /* why there is none since; "": there is */
+    int64_t found_ns; /* when the store answered last */
     /* Of the thread that draws. */
     char *warning; /* such as a damaged row: the list is of the others; NULL: none */
     size_t first;  /* the row that is drawn first */
@@ -39,17 +39,18 @@ typedef struct top {
 
 /* --- asking ---------------------------------------------------------------------------------------- */
 
-static void take_over(top *t, listing *asked, const simba_error *error)
+static void take_over(top *t, look *asked)
 {
+    look *out_of_date = asked;
     pthread_mutex_lock(&t->lock);
-    t->error = *error;
-    if (error->code == 0) {
-        const listing before = t->found;
-        t->found = *asked;
-        *asked = before;
-        t->found_ns = watchdog_now_ns();
+    snprintf(t->error, sizeof t->error, "%s", asked->error);
+    if (asked->code == 0) {
+        out_of_date = t->found;
+        t->found = asked;
+        t->found_ns = clock_boot_ns();
     }
     pthread_mutex_unlock(&t->lock);
+    look_free(out_of_date);
     eventfd_write(t->news, 1);
 }
 
@@ -57,15 +58,9 @@ static void *ask_again_and_again(void *user)
 {
     top *t = user;
     struct pollfd stop = {.fd = t->stop, .events = POLLIN};
-    listing asked = {.entries = NULL};
-    do {
-        simba_error error = {0, ""};
-        error.code = listing_ask(t->client, t->pattern, &asked, &error);
-        if (error.code < 0 && error.text[0] == '\0')
-            snprintf(error.text, sizeof error.text, "%s", simba_error_text(error.code));
-        take_over(t, &asked, &error);
-    } while (poll(&stop, 1, ASK_MS) == 0);
-    listing_free(&asked);
+    do
+        take_over(t, look_at(t->client, t->pattern, SIZE_MAX));
+    while (poll(&stop, 1, ASK_MS) == 0);
     return NULL;
 }
 
@@ -80,7 +75,7 @@ static void draw_line(const term *t, term_style style, const char *line)
 }
 
 /* "12 mutexes, 3 owned   14:03:05" */
-static void draw_summary(const term *t, const listing *list, size_t first, size_t rows)
+static void draw_summary(const term *t, const look *list, size_t first, size_t rows)
 {
     char clock[16] = "";
     char line[128];
@@ -88,7 +83,7 @@ static void draw_summary(const term *t, const listing *list, size_t first, size_
     struct tm local;
     size_t owned = 0;
     for (size_t i = 0; i < list->count; i++)
-        owned += simba_owner_has_owner(&list->entries[i].owner, list->entries[i].now_ms);
+        owned += simba_owner_has_owner(&list->rows[i].owner, list->store_ms);
     if (localtime_r(&now, &local) != NULL)
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
     const int length = snprintf(line, sizeof line, "%zu mutexes, %zu owned", list->count, owned);
@@ -100,38 +95,40 @@ static void draw_summary(const term *t, const listing *list, size_t first, size_
 }
 
 /* While the store does not answer, the list is out of date. */
-static void draw_error(const term *t, const simba_error *error, int64_t found_ns)
+static void draw_error(const term *t, const char *error, int64_t found_ns)
 {
-    char line[sizeof error->text + 64];
-    const int64_t ago_s = (watchdog_now_ns() - found_ns) / (1000 * MS);
+    char line[320];
+    const int64_t ago_s = (clock_boot_ns() - found_ns) / (1000 * MS);
     if (found_ns > 0)
-        snprintf(line, sizeof line, "This was %lld s ago: %s", (long long)ago_s, error->text);
+        snprintf(line, sizeof line, "This was %lld s ago: %s", (long long)ago_s, error);
     else
-        snprintf(line, sizeof line, "%s", error->text);
+        snprintf(line, sizeof line, "%s", error);
     draw_line(t, TERM_RED, line);
 }
 
 /* With the lock. */
 static void draw_all(top *shown, const term *t)
 {
-    const bool failed = shown->error.code < 0;
+    static const look nothing;
+    const look *found = shown->found != NULL ? shown->found : &nothing;
+    const bool failed = shown->error[0] != '\0';
     const size_t taken = HEAD_LINES + failed + (shown->warning != NULL);
     const size_t rows = t->height > taken ? t->height - taken : 1;
-    const size_t last = shown->found.count > rows ? shown->found.count - rows : 0;
+    const size_t last = found->count > rows ? found->count - rows : 0;
     shown->page = rows;
     shown->first = shown->first < last ? shown->first : last;
-    draw_summary(t, &shown->found, shown->first, rows);
+    draw_summary(t, found, shown->first, rows);
     if (failed)
-        draw_error(t, &shown->error, shown->found_ns);
+        draw_error(t, shown->error, shown->found_ns);
     if (shown->warning != NULL)
         draw_line(t, TERM_YELLOW, shown->warning);
-    if (shown->found.count == 0 && !failed)
+    if (found->count == 0 && !failed)
         fputs(shown->found_ns > 0 ? "No mutex.\n" : "Asking ...\n", t->stream);
-    table_layout l = table_measure(&shown->found);
+    table_layout l = table_measure(found);
     table_add_bar(&l, (int)t->width);
     table_squeeze(&l, (int)t->width);
     table_fit_note(&l, (int)t->width);
-    table_print(t, &shown->found, &l, shown->first, rows);
+    table_print(t, found, &l, shown->first, rows);
 }
 
 static void draw(top *shown)
@@ -253,14 +250,12 @@ static int run(top *t, const cli_signals *signals)
 {
     t->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->news < 0 || t->stop < 0 || pthread_create(&t->thread, NULL, ask_again_and_again, t) != 0) {
-        cli_say(COMMAND, "no thread could be made to ask the store: %s.", strerror(errno));
-        return CLI_SYSTEM;
-    }
+    if (t->news < 0 || t->stop < 0 || pthread_create(&t->thread, NULL, ask_again_and_again, t) != 0)
+        return cli_fail(COMMAND, CLI_SYSTEM, "no thread could be made to ask the store: %s.", strerror(errno));
     const int code = cli_leave(follow(t, signals));
     eventfd_write(t->stop, 1);
     pthread_join(t->thread, NULL);
-    listing_free(&t->found);
+    look_free(t->found);
     free(t->warning);
     close(t->news);
     close(t->stop);
@@ -270,19 +265,14 @@ static int run(top *t, const cli_signals *signals)
 /* Without a terminal there is nothing to draw in place. */
 static int print_once(const top *t)
 {
-    simba_error error = {0, ""};
-    listing list = {.entries = NULL};
-    term out;
-    if (listing_ask(t->client, t->pattern, &list, &error) < 0) {
-        listing_free(&list);
-        return cli_failure(COMMAND, &error);
+    look *l = look_at(t->client, t->pattern, SIZE_MAX);
+    const int code = l->code < 0 ? look_failure(COMMAND, l) : CLI_OK;
+    if (code == CLI_OK) {
+        cli_take_warnings(NULL, NULL);
+        table_show(l);
     }
-    cli_take_warnings(NULL, NULL);
-    term_open(stdout, &out);
-    const table_layout l = table_measure(&list);
-    table_print(&out, &list, &l, 0, SIZE_MAX);
-    listing_free(&list);
-    return CLI_OK;
+    look_free(l);
+    return code;
 }
 
 int cmd_top(cli_globals *globals, int argc, char **argv)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "secret.h"
 #include "torture/torture.h"
 
@@ -24,24 +25,6 @@ typedef struct arguments {
     bool quiet;
 } arguments;
 
-static FILE *open_file(const char *path, const char *mode)
-{
-    FILE *file = fopen(path, mode);
-    if (file == NULL)
-        cli_say(COMMAND, "%s cannot be %s: %s.", path, mode[0] == 'r' ? "read" : "written", strerror(errno));
-    return file;
-}
-
-/* Returns false after having said what is wrong. */
-static bool close_file(FILE *file, const char *path)
-{
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) == 0 && !failed)
-        return true;
-    cli_say(COMMAND, "%s cannot be written: %s.", path, strerror(errno));
-    return false;
-}
-
 /* --- the verdict -------------------------------------------------------------------------------------- */
 
 static int tell(const arguments *args, const torture_report *report)
@@ -55,11 +38,11 @@ static int tell(const arguments *args, const torture_report *report)
         torture_report_text(report, &t);
     }
     if (args->svg != NULL) {
-        FILE *out = open_file(args->svg, "we");
+        FILE *out = cli_open_file(COMMAND, args->svg, "we");
         if (out == NULL)
             return CLI_FAILED;
         torture_picture_svg(report, out);
-        if (!close_file(out, args->svg))
+        if (!cli_close_file(COMMAND, out, args->svg))
             code = CLI_FAILED;
     }
     return code;
@@ -140,7 +123,7 @@ static int judge_file(const arguments *args)
     torture_report report = {.setup = &setup};
     char flaw[TORTURE_FLAW_MAX];
     size_t line;
-    FILE *in = open_file(args->judge, "re");
+    FILE *in = cli_open_file(COMMAND, args->judge, "re");
     if (in == NULL)
         return CLI_USAGE;
     const bool good = read_history(in, &setup, &history, &line, flaw);
@@ -148,8 +131,7 @@ static int judge_file(const arguments *args)
     if (good)
         return judge_and_tell(args, &history, &report);
     torture_history_free(&history);
-    cli_say(COMMAND, "line %zu of %s is not a line of a history: %s.", line, args->judge, flaw);
-    return CLI_USAGE;
+    return cli_fail(COMMAND, CLI_USAGE, "line %zu of %s is not a line of a history: %s.", line, args->judge, flaw);
 }
 
 /* --- a run --------------------------------------------------------------------------------------------- */
@@ -189,10 +171,8 @@ static int run_and_judge(const arguments *args, cli_globals *globals, torture_op
     torture_report report = {.setup = &options->setup, .faults = outcome.faults};
     char line[TORTURE_LINE_MAX];
     report.no_cuts = find_network(options, targets);
-    if (options->faults == 0) {
-        cli_say(COMMAND, "no cuts: %s, and --faults names nothing else.", report.no_cuts);
-        return CLI_CONFIG;
-    }
+    if (options->faults == 0)
+        return cli_fail(COMMAND, CLI_CONFIG, "no cuts: %s, and --faults names nothing else.", report.no_cuts);
     int code = torture_store_try(globals, options);
     if (code != CLI_GO)
         return code;
@@ -219,13 +199,13 @@ static int run_and_judge(const arguments *args, cli_globals *globals, torture_op
 static int torture(const arguments *args, cli_globals *globals, torture_options *options)
 {
     if (args->history != NULL) {
-        options->history = open_file(args->history, "we");
+        options->history = cli_open_file(COMMAND, args->history, "we");
         if (options->history == NULL)
             return CLI_FAILED;
         setvbuf(options->history, NULL, _IOLBF, 0); /* somebody may want to follow it */
     }
     const int code = run_and_judge(args, globals, options);
-    if (options->history != NULL && !close_file(options->history, args->history))
+    if (options->history != NULL && !cli_close_file(COMMAND, options->history, args->history))
         return CLI_FAILED;
     return code;
 }
@@ -245,7 +225,7 @@ static uint64_t random_seed(void)
 {
     char id[SIMBA_ID_MAX + 1];
     if (simba_id_uuid(id) < 0)
-        return (uint64_t)torture_clock_ns();
+        return (uint64_t)clock_boot_ns();
     id[9] = '\0'; /* short enough to be typed */
     return strtoull(id, NULL, 16);
 }
@@ -273,8 +253,7 @@ int cmd_torture(cli_globals *globals, int argc, char **argv)
                  "tokens grew, how long the next leader took, and who lost a mutex without a cause.\n"
                  "Touches no server, and leaves nothing behind. The exit code is 1 if a promise was\n"
                  "broken. The ttl and the transition are 1s unless the options or the URL say otherwise.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING | CLI_TAKES_EVENTS,
         .max_operands = 1,
     };
@@ -298,11 +277,16 @@ int cmd_torture(cli_globals *globals, int argc, char **argv)
         return code;
     if (url == NULL)
         return cli_usage_error(COMMAND, "the URL of the store is missing");
+    options.command = COMMAND;
     options.globals = globals;
+    options.tell_events = globals->verbose > 0;
+    options.flag = globals->verbose > 1 ? "-v" : NULL;
     options.url = url;
     options.duration_ms = args.duration_ms;
     options.setup.seed = args.seed;
     options.setup.contenders = (int)args.contenders;
+    for (int i = 0; i < options.setup.contenders; i++)
+        snprintf(options.ids[i], sizeof options.ids[i], "contender-%d", i);
     options.setup.mutexes = (unsigned)args.mutexes;
     code = torture(&args, globals, &options);
     free(url);

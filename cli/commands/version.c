@@ -10,8 +10,7 @@ int cmd_version(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = "version",
         .about = "Prints the version of simba and of the library that it has loaded.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_NONE,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);

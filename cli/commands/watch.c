@@ -37,22 +37,17 @@ static void format_now(char *text, size_t size, const char *format)
 static void print_json(const char *mutex, const simba_state *state)
 {
     char now[64];
-    const simba_owner *after = &state->after;
+    const simba_owner *after = simba_owner_is_none(&state->after) ? NULL : &state->after;
     format_now(now, sizeof now, "%Y-%m-%dT%H:%M:%S|%z");
-    printf("{\"time\":\"%s\",\"mutex\":", now);
-    json_string(stdout, mutex);
-    fputs(",\"before\":", stdout);
-    if (simba_owner_is_none(&state->before))
-        fputs("null", stdout);
-    else
-        json_string(stdout, state->before.id);
-    fputs(",\"owner\":", stdout);
-    if (simba_owner_is_none(after)) {
-        fputs("null,\"token\":null}\n", stdout);
-        return;
-    }
-    json_string(stdout, after->id);
-    printf(",\"token\":\"%" PRIu64 "\"}\n", after->token);
+    printf("{\"time\":\"%s\",", now);
+    json_text(stdout, "mutex", mutex);
+    fputc(',', stdout);
+    json_text(stdout, "before", simba_owner_is_none(&state->before) ? NULL : state->before.id);
+    fputc(',', stdout);
+    json_text(stdout, "owner", after != NULL ? after->id : NULL);
+    fputc(',', stdout);
+    json_token(stdout, after != NULL ? &after->token : NULL);
+    fputs("}\n", stdout);
 }
 
 static void print_line(const watcher *w, const char *mutex, const simba_state *state)
@@ -151,8 +146,7 @@ int cmd_watch(cli_globals *globals, int argc, char **argv)
         .operands = "MUTEX...",
         .about = "Prints who owns the mutexes, and every change as it happens, until it is\n"
                  "interrupted. It does not contend.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,
         .min_operands = 1,
         .max_operands = -1,

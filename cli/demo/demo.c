@@ -8,105 +8,56 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "cli.h"
+#include "clock.h"
 #include "demo/demo.h"
 #include "secret.h"
+#include "signals.h"
 
-#define LEASE_MS 1000    /* ttl and transition, unless the options or the URL say otherwise */
+#define COMMAND "demo"
 #define PATIENCE_MS 5000 /* for steps that should take milliseconds */
 #define DWELL_MS 1000    /* leadership long enough to be seen */
 
 typedef struct demo {
-    demo_cast cast;
+    torture_options options;
+    torture_outcome outcome;
+    torture_cast cast;
+    cli_signals signals;
     term term;
-    simba_timing timing;   /* as asked for, and then as the client has it */
-    const char *event_log; /* NULL: none */
-    int64_t start_ns;
+    demo_node nodes[DEMO_NODES];
+    size_t told;   /* how many events of the history */
+    int broken;    /* the contender that ended by itself; TORTURE_NOBODY: none did */
+    char how[32];  /* it did */
+    char *url;     /* with its password */
     char dir[512]; /* our own store; "": the store is the user's */
-    char mutex[32];
 } demo;
 
 /* --- the store ---------------------------------------------------------------------------------- */
-
-/* The path may contain characters that a URL may not. */
-static void write_url(const char *path, char *ret_url, size_t size)
-{
-    size_t length = (size_t)snprintf(ret_url, size, "sqlite://");
-    for (const unsigned char *c = (const unsigned char *)path; *c != '\0' && length + 4 < size; c++) {
-        const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
-                           strchr("/-._~", *c) != NULL;
-        length += (size_t)snprintf(ret_url + length, size - length, plain ? "%c" : "%%%02X", *c);
-    }
-}
 
 static int make_store(demo *d)
 {
     const char *tmp = getenv("TMPDIR");
     char path[600];
-    char url[2048];
+    char url[32 + 3 * sizeof path] = "sqlite://";
     snprintf(d->dir, sizeof d->dir, "%s/simba-demo-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (mkdtemp(d->dir) == NULL) {
-        cli_say("demo", "no directory for the store could be made in %s: %s.", d->dir, strerror(errno));
+        cli_say(COMMAND, "no directory for the store could be made in %s: %s.", d->dir, strerror(errno));
         d->dir[0] = '\0';
         return CLI_FAILED;
     }
     snprintf(path, sizeof path, "%s/demo.db", d->dir);
-    write_url(path, url, sizeof url);
-    setenv("SIMBA_URL", url, 1);
-    return CLI_GO;
+    secret_escape(path, "/-._~", url + strlen(url));
+    d->url = strdup(url);
+    return d->url != NULL ? CLI_GO : CLI_SYSTEM;
 }
 
-/* The contenders find the URL in their environment, where a password in it is not visible as it would be in their
- * arguments. */
-static int choose_store(demo *d, const cli_globals *globals)
+/* In a store of our own the mutex has a plain name. */
+static int choose_store(demo *d, cli_globals *globals)
 {
-    char id[SIMBA_ID_MAX + 1];
-    if (globals->url == NULL) {
-        snprintf(d->mutex, sizeof d->mutex, "demo");
-        return make_store(d);
-    }
-    if (simba_id_uuid(id) < 0) {
-        cli_say("demo", "the system has no randomness to give.");
-        return CLI_FAILED;
-    }
-    snprintf(d->mutex, sizeof d->mutex, "demo-%.12s", id);
-    setenv("SIMBA_URL", globals->url, 1);
-    secret_hide((char *)globals->url); /* among the arguments of this process it would be on show as well */
-    return CLI_GO;
-}
-
-static int try_mutex(demo *d, simba_client *client)
-{
-    simba_locker *locker = NULL;
-    simba_error error = {0, ""};
-    simba_settings settings = SIMBA_SETTINGS_INIT;
-    if (simba_client_settings(client, &settings) == 0 && settings.reach == SIMBA_REACH_PROCESS)
-        return cli_usage_error("demo", "such a store lives inside one process, and this takes three");
-    d->timing = settings.timing;
-    error.code = simba_locker_new(client, d->mutex, NULL, &error, &locker);
-    if (error.code == 0)
-        error.code = simba_locker_acquire(locker, 0, &error);
-    simba_locker_free(locker); /* gives it back */
-    return error.code == 0 ? CLI_GO : cli_failure("demo", &error);
-}
-
-/* Open the store and take the mutex once: then a problem with the options, the store or the password is reported
- * once, with its exit code. The contenders would report it three times. */
-static int try_store(demo *d, const cli_globals *globals)
-{
-    cli_globals tried = *globals;
-    simba_client *client = NULL;
-    tried.url = NULL; /* it is in the environment */
-    tried.ttl_ms = d->timing.ttl_ms;
-    tried.transition_ms = d->timing.transition_ms;
-    tried.quiet = true;
-    const int opened = cli_open("demo", &tried, &client);
-    if (opened != CLI_GO)
-        return opened;
-    const int code = try_mutex(d, client);
-    simba_client_close(client);
+    if (globals->url == NULL)
+        snprintf(d->options.mutexes[0], sizeof d->options.mutexes[0], "demo");
+    const int code = globals->url == NULL ? make_store(d) : cli_url(COMMAND, globals, &d->url);
+    d->options.url = d->url;
     return code;
 }
 
@@ -127,21 +78,21 @@ static void remove_store(demo *d)
 
 /* --- telling ------------------------------------------------------------------------------------ */
 
-static void log_kill(const demo *d, const demo_event *event)
+static const char *name(const demo *d, int node)
 {
-    FILE *log = fopen(d->event_log, "ae");
-    if (log == NULL)
-        return;
-    fprintf(log, "%lld %s/%s killed\n", (long long)event->at_ns, d->mutex, d->cast.nodes[event->node].name);
-    fclose(log);
+    return d->options.ids[node];
 }
 
-static void show_event(const demo_event *event, void *user)
+/* A process that is killed cannot say so itself. */
+static void log_kill(const demo *d, const torture_event *event)
 {
-    const demo *d = user;
-    if (event->kind == DEMO_KILLED && d->event_log != NULL)
-        log_kill(d, event); /* it cannot say so itself */
-    demo_show_event(&d->term, &d->cast, event, d->start_ns);
+    const char *path = d->options.globals->event_log;
+    FILE *log = path != NULL ? fopen(path, "ae") : NULL;
+    if (log == NULL)
+        return;
+    fprintf(log, "%lld %s/%s killed\n", (long long)(d->cast.epoch_ns + event->at_ns), d->options.mutexes[0],
+            name(d, event->contender));
+    fclose(log);
 }
 
 static void __attribute__((format(printf, 2, 3))) say(demo *d, const char *format, ...)
@@ -156,29 +107,82 @@ static void __attribute__((format(printf, 2, 3))) say(demo *d, const char *forma
     fflush(d->term.stream);
 }
 
-static const char *name(const demo *d, int node)
+/* --- listening ---------------------------------------------------------------------------------- */
+
+static int node_by_name(const demo *d, const char *text)
 {
-    return d->cast.nodes[node].name;
+    for (int n = 0; n < DEMO_NODES; n++)
+        if (strcmp(name(d, n), text) == 0)
+            return n;
+    return TORTURE_NOBODY;
 }
 
-/* Wait, or report what it waited for in vain. True: go on. */
-static bool await(demo *d, demo_condition condition, int64_t patience_ms, const char *what)
+/* Show the event, and update what the conditions of the story ask for. */
+static void take_event(demo *d, const torture_event *event)
 {
-    const demo_cast *cast = &d->cast;
-    if (ferror(d->term.stream))
-        return false; /* nobody watches */
-    switch (demo_cast_await(&d->cast, condition, patience_ms)) {
-    case DEMO_DONE:
-        return true;
-    case DEMO_LATE:
-        say(d, "Gave up: within %.1f s it did not happen that %s.", (double)patience_ms / 1e3, what);
-        return false;
-    case DEMO_BROKEN:
-        say(d, "Gave up: %s %s while waiting until %s.", name(d, cast->broken), cast->broken_text, what);
-        return false;
-    case DEMO_INTERRUPTED:
-        say(d, "Interrupted; tidying up.");
-        return false;
+    demo_node *node = &d->nodes[event->contender];
+    demo_show_event(&d->term, name(d, event->contender), node, event);
+    if (event->kind == TORTURE_KILLED)
+        log_kill(d, event);
+    if (event->kind == TORTURE_ENDED) {
+        d->broken = event->contender;
+        memcpy(d->how, event->what, sizeof d->how);
+    }
+    if (event->kind == TORTURE_SEES)
+        node->sees = node_by_name(d, event->what);
+    if (demo_is_acquired(node, event)) {
+        *node = (demo_node){.sees = event->contender, .token = event->token, .until_ns = event->until_ns};
+    } else if (demo_is_renewed(node, event)) {
+        node->renewals++;
+        node->until_ns = event->until_ns;
+    }
+}
+
+/* In the order in which it happened. */
+static void take_news(demo *d)
+{
+    const torture_history *history = &d->outcome.history;
+    if (d->told == history->count)
+        return;
+    torture_history news = {.events = history->events + d->told, .count = history->count - d->told};
+    torture_history_sort(&news);
+    for (size_t i = 0; i < news.count; i++)
+        take_event(d, &news.events[i]);
+    d->told = history->count;
+}
+
+static void take_signal(demo *d)
+{
+    const int number = signals_read(&d->signals);
+    if (signals_is_ending(number))
+        d->outcome.interrupted = number;
+    else if (number == SIGTSTP)
+        raise(SIGSTOP);
+}
+
+/* Wait until the condition holds (NULL: for the whole time), or report what it waited for in vain. True: go on. */
+static bool await(demo *d, bool (*condition)(const demo *d), int64_t patience_ms, const char *what)
+{
+    const int64_t until_ns = torture_cast_now(&d->cast) + patience_ms * MS;
+    while (!ferror(d->term.stream)) { /* otherwise nobody watches */
+        take_news(d);
+        const bool is_late = torture_cast_now(&d->cast) >= until_ns;
+        if (d->outcome.interrupted != 0) {
+            say(d, "Interrupted; tidying up.");
+            return false;
+        }
+        if (d->broken != TORTURE_NOBODY) {
+            say(d, "Gave up: %s ended by itself (%s) while waiting until %s.", name(d, d->broken), d->how, what);
+            return false;
+        }
+        if (condition != NULL ? condition(d) : is_late)
+            return true;
+        if (is_late) {
+            say(d, "Gave up: within %.1f s it did not happen that %s.", (double)patience_ms / 1e3, what);
+            return false;
+        }
+        if (torture_cast_listen(&d->cast, d->signals.fd, until_ns))
+            take_signal(d);
     }
     return false;
 }
@@ -190,49 +194,71 @@ static bool dwell(demo *d)
 
 /* --- the story ---------------------------------------------------------------------------------- */
 
-static bool leads_and_all_know(const demo_cast *cast)
+static int leader(const demo *d)
+{
+    return d->cast.leaders[0];
+}
+
+static bool leads_and_all_know(const demo *d)
 {
     for (int n = 0; n < DEMO_NODES; n++) {
-        const demo_node *node = &cast->nodes[n];
-        if (!node->may_end && (!node->ready || node->sees != cast->leader))
+        const torture_node_state state = d->cast.nodes[n].state;
+        if (state == NODE_AWAY || (state == NODE_RUNS && d->nodes[n].sees != leader(d)))
             return false;
     }
-    return cast->leader != DEMO_NOBODY;
+    return leader(d) != TORTURE_NOBODY;
 }
 
-static bool leader_has_renewed(const demo_cast *cast)
+static bool leader_has_renewed(const demo *d)
 {
-    return cast->leader != DEMO_NOBODY && cast->nodes[cast->leader].renewals > 0;
+    return leader(d) != TORTURE_NOBODY && d->nodes[leader(d)].renewals > 0;
 }
 
-static bool somebody_leads(const demo_cast *cast)
+static bool somebody_leads(const demo *d)
 {
-    return cast->leader != DEMO_NOBODY;
+    return leader(d) != TORTURE_NOBODY;
 }
 
-/* The processes that were asked to end have ended: the pipe is read to its end. */
-static bool the_asked_have_ended(const demo_cast *cast)
+static bool the_asked_have_ended(const demo *d)
 {
-    for (int n = 0; n < DEMO_NODES; n++) {
-        if (cast->nodes[n].may_end && cast->nodes[n].fd >= 0)
+    for (int n = 0; n < DEMO_NODES; n++)
+        if (d->cast.nodes[n].state == NODE_ENDING)
             return false;
-    }
     return true;
 }
 
-static bool next_leads_and_asked_have_ended(const demo_cast *cast)
+static bool next_leads_and_asked_have_ended(const demo *d)
 {
-    return cast->leader != DEMO_NOBODY && !cast->nodes[cast->leader].may_end && the_asked_have_ended(cast);
+    return leader(d) != TORTURE_NOBODY && d->cast.nodes[leader(d)].state == NODE_RUNS && the_asked_have_ended(d);
 }
 
-static bool act_one_contend(demo *d, const cli_globals *globals)
+static int64_t failover_patience_ms(const demo *d)
 {
-    say(d,
-        "Three processes contend for the mutex \"%s\" in %s. The leader renews its lease every %g s (ttl); should it"
-        " fail to, the others wait for another %g s (transition).",
-        d->mutex, d->dir[0] != '\0' ? "a fresh SQLite file" : "your store", (double)d->timing.ttl_ms / 1e3,
-        (double)d->timing.transition_ms / 1e3);
-    const int code = demo_cast_start(&d->cast, d->mutex, &d->timing, globals);
+    return demo_failover_limit_ns(&d->options.setup) / MS + PATIENCE_MS;
+}
+
+static void introduce(demo *d)
+{
+    const torture_options *o = &d->options;
+    const char *where = d->dir[0] != '\0' ? "a fresh SQLite file" : "your store";
+    if (o->sessions)
+        say(d,
+            "Three processes contend for the mutex \"%s\" in %s. The leader keeps its session alive; should it fail "
+            "to, "
+            "the others wait until it is over, for up to %g s.",
+            o->mutexes[0], where, (double)o->setup.lease_ns / 1e9);
+    else
+        say(d,
+            "Three processes contend for the mutex \"%s\" in %s. The leader renews its lease every %g s (ttl); should "
+            "it"
+            " fail to, the others wait for another %g s (transition).",
+            o->mutexes[0], where, (double)o->timing.ttl_ms / 1e3, (double)o->timing.transition_ms / 1e3);
+}
+
+static bool act_one_contend(demo *d)
+{
+    introduce(d);
+    const int code = torture_cast_start(&d->cast, &d->options, &d->outcome);
     if (code < 0) {
         say(d, "Gave up: the processes could not be started: %s.", strerror(-code));
         return false;
@@ -242,25 +268,25 @@ static bool act_one_contend(demo *d, const cli_globals *globals)
 
 static bool act_two_kill(demo *d)
 {
-    say(d, "%s leads. It keeps the mutex by renewing its lease in time; the others wait.", name(d, d->cast.leader));
-    if (!await(d, leader_has_renewed, d->timing.ttl_ms + PATIENCE_MS, "the leader renews its lease"))
+    say(d, "%s leads. It keeps the mutex by renewing its lease in time; the others wait.", name(d, leader(d)));
+    if (!await(d, leader_has_renewed, d->options.setup.lease_ns / MS + PATIENCE_MS, "the leader renews its lease"))
         return false;
-    const int victim = d->cast.leader;
     say(d, "Now %s is killed with SIGKILL. It can tell nobody, so the others have to wait until its lease is over.",
-        name(d, victim));
-    demo_cast_kill(&d->cast, victim);
-    return await(d, somebody_leads, demo_failover_limit_ms(&d->timing) + PATIENCE_MS, "another process takes over");
+        name(d, leader(d)));
+    torture_cast_inflict(&d->cast, leader(d), &(torture_step){.fault = TORTURE_FAULT_KILL});
+    return await(d, somebody_leads, failover_patience_ms(d), "another process takes over");
 }
 
 static bool act_three_hand_over(demo *d)
 {
-    if (!dwell(d) || !await(d, leads_and_all_know, PATIENCE_MS, "the waiting process knows the new leader"))
+    /* Where contenders queue by sessions, one that waits need not hear who is before it. */
+    if (!dwell(d) || !await(d, d->options.sessions ? somebody_leads : leads_and_all_know, PATIENCE_MS,
+                            "the waiting process knows the new leader"))
         return false;
-    const int leader = d->cast.leader;
     say(d, "%s took over. Now it is asked to stop: it tidies up and gives the mutex back, and who waits is woken.",
-        name(d, leader));
-    demo_cast_stop(&d->cast, leader);
-    return await(d, next_leads_and_asked_have_ended, demo_failover_limit_ms(&d->timing) + PATIENCE_MS,
+        name(d, leader(d)));
+    torture_cast_ask_to_end(&d->cast, leader(d));
+    return await(d, next_leads_and_asked_have_ended, failover_patience_ms(d),
                  "the last process leads and the one before has ended");
 }
 
@@ -268,44 +294,48 @@ static bool act_four_end(demo *d)
 {
     if (!dwell(d))
         return false;
-    if (!somebody_leads(&d->cast)) {
+    if (!somebody_leads(d)) {
         say(d, "Gave up: the last process lost the mutex, although nobody else wanted it.");
         return false;
     }
-    say(d, "%s leads, alone. It is asked to stop as well.", name(d, d->cast.leader));
-    demo_cast_stop(&d->cast, d->cast.leader);
+    say(d, "%s leads, alone. It is asked to stop as well.", name(d, leader(d)));
+    torture_cast_ask_to_end(&d->cast, leader(d));
     return await(d, the_asked_have_ended, PATIENCE_MS, "the last process has ended");
 }
 
 /* A contender that could not open the store has said why; use its exit code. */
-static int failure_code(const demo_cast *cast)
+static int failure_code(const demo *d)
 {
-    if (cast->interrupted != 0)
-        return 128 + cast->interrupted;
-    if (cast->broken != DEMO_NOBODY && cast->nodes[cast->broken].ended) {
-        const int status = cast->nodes[cast->broken].exit_status;
-        if (WIFEXITED(status) && WEXITSTATUS(status) >= CLI_USAGE)
-            return WEXITSTATUS(status);
-    }
-    return CLI_FAILED;
+    const int status = d->broken != TORTURE_NOBODY ? d->cast.nodes[d->broken].status : 0;
+    if (d->outcome.interrupted != 0)
+        return CLI_SIGNAL + d->outcome.interrupted;
+    return WIFEXITED(status) && WEXITSTATUS(status) >= CLI_USAGE ? WEXITSTATUS(status) : CLI_FAILED;
 }
 
-static int play(demo *d, const cli_globals *globals)
+static int play(demo *d)
 {
+    torture_verdict found;
     demo_verdict verdict;
-    const bool told = act_one_contend(d, globals) && act_two_kill(d) && act_three_hand_over(d) && act_four_end(d);
-    if (!told)
-        return failure_code(&d->cast);
-    demo_judge(&d->cast, &d->timing, &verdict);
-    demo_show_timeline(&d->term, &d->cast, d->start_ns);
-    demo_show_verdict(&d->term, &d->cast, &verdict);
+    if (!act_one_contend(d) || !act_two_kill(d) || !act_three_hand_over(d) || !act_four_end(d))
+        return failure_code(d);
+    torture_judge(&d->options.setup, &d->outcome.history, &found);
+    demo_judge(&d->cast, &found, &verdict);
+    fputc('\n', d->term.stream);
+    torture_picture_text(&(torture_report){.setup = &d->options.setup,
+                                           .history = &d->outcome.history,
+                                           .verdict = &found,
+                                           .ids = d->options.ids,
+                                           .is_whole = true},
+                         &d->term);
+    demo_show_verdict(&d->term, &d->cast, &found, &verdict);
+    torture_verdict_free(&found);
     return verdict.passed ? CLI_OK : CLI_FAILED;
 }
 
 int cmd_demo(cli_globals *globals, int argc, char **argv)
 {
     const cli_syntax syntax = {
-        .command = "demo",
+        .command = COMMAND,
         .about = "Three processes contend for one mutex. The demo kills the leader, and another takes\n"
                  "over when the lease has ended. Then it asks that one to stop, and the last takes\n"
                  "over at once. The demo checks everything that it shows. Without --url it uses a\n"
@@ -314,29 +344,33 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING | CLI_TAKES_EVENTS,
     };
     static demo d;
-    const int parsed = cli_parse(&syntax, globals, &argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-
+    int code = cli_parse(&syntax, globals, &argc, argv);
+    if (code != CLI_GO)
+        return code;
     term_open(stdout, &d.term);
-    d.event_log = globals->event_log;
-    d.timing.ttl_ms = cli_duration(globals->ttl_ms, globals->url, "ttl", LEASE_MS);
-    d.timing.transition_ms = cli_duration(globals->transition_ms, globals->url, "transition", LEASE_MS);
-    int code = demo_cast_init(&d.cast);
-    if (code < 0) {
-        cli_say("demo", "signals cannot be watched: %s.", strerror(-code));
-        return CLI_FAILED;
+    d.broken = TORTURE_NOBODY;
+    d.options.command = COMMAND;
+    d.options.globals = globals;
+    d.options.setup.contenders = DEMO_NODES;
+    d.options.setup.mutexes = 1;
+    d.options.tell_owners = true;
+    d.options.flag = globals->verbose > 1 ? "-vv" : globals->verbose > 0 ? "-v" : NULL;
+    for (int n = 0; n < DEMO_NODES; n++) {
+        d.nodes[n].sees = TORTURE_NOBODY;
+        snprintf(d.options.ids[n], sizeof d.options.ids[n], "node-%c", 'a' + n);
     }
-    d.cast.show = show_event;
-    d.cast.show_user = &d;
-    code = choose_store(&d, globals);
+    /* From now on nothing is left behind. That the reader is gone is noticed when the output is flushed. */
+    signal(SIGPIPE, SIG_IGN);
+    code = signals_open(COMMAND, &d.signals);
     if (code == CLI_GO)
-        code = try_store(&d, globals);
-    if (code == CLI_GO) {
-        d.start_ns = demo_now_ns();
-        code = play(&d, globals);
-    }
-    demo_cast_end(&d.cast);
+        code = choose_store(&d, globals);
+    if (code == CLI_GO)
+        code = torture_store_try(globals, &d.options);
+    if (code == CLI_GO)
+        code = play(&d);
+    torture_cast_end(&d.cast);
+    torture_history_free(&d.outcome.history);
     remove_store(&d);
+    free(d.url);
     return code;
 }

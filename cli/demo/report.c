@@ -1,153 +1,72 @@
-/* What `simba demo` puts on the screen: a line per event as it happens, and at the end the timeline, the measured times
- * and the checks. */
+/* What `simba demo` puts on the screen: a line per event as it happens, and at the end the measured times and the checks. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "clock.h"
 #include "demo/demo.h"
 #include "timeline/timeline.h"
 
-#define SPANS_MAX 32
-#define WORD_COLUMN 10 /* wide enough for the longest word and a gap */
-
-term_style demo_node_style(int node)
-{
-    static const term_style styles[DEMO_NODES] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW};
-    return styles[node];
-}
+#define WORD_COLUMN 10      /* wide enough for the longest word and a gap */
+#define RENEWED_NS (5 * MS) /* a lease that ends later by so much was renewed */
 
 /* --- events ------------------------------------------------------------------------------------- */
 
-typedef struct event_words {
-    term_style style;
-    const char *word; /* NULL: not shown */
-    char detail[80];
-} event_words;
-
-static event_words describe(const demo_cast *cast, const demo_event *event, int64_t start_ns)
+bool demo_is_acquired(const demo_node *before, const torture_event *event)
 {
-    const demo_node *node = &cast->nodes[event->node];
-    event_words words = {.style = TERM_DIM};
-    switch (event->kind) {
-    case DEMO_READY:
-        words.word = "contends";
-        break;
-    case DEMO_CHANGED:
-        if (node->sees == event->node || node->sees == DEMO_NOBODY)
-            break;
-        words.word = "waits";
-        snprintf(words.detail, sizeof words.detail, "%s leads", event->detail);
-        break;
-    case DEMO_ACQUIRED:
-        words.style = TERM_GREEN;
-        words.word = "acquired";
-        snprintf(words.detail, sizeof words.detail, "token %" PRIu64, event->token);
-        break;
-    case DEMO_LEASE:
-        words.word = node->renewals > 0 ? "renewed" : NULL;
-        snprintf(words.detail, sizeof words.detail, "lease valid until %.3fs by its own clock",
-                 (double)(event->until_ns - start_ns) / 1e9);
-        break;
-    case DEMO_RELEASED:
-        words.style = TERM_BOLD;
-        words.word = "released";
-        snprintf(words.detail, sizeof words.detail, "%s", event->detail);
-        break;
-    case DEMO_STOPPED:
-        words.word = "ended";
-        break;
-    case DEMO_KILLED:
-        words.style = TERM_RED;
-        words.word = "killed";
-        snprintf(words.detail, sizeof words.detail, "by SIGKILL");
-        break;
-    default:
-        break;
-    }
-    return words;
+    return event->kind == TORTURE_HOLDS && event->token != before->token;
 }
 
-void demo_show_event(const term *t, const demo_cast *cast, const demo_event *event, int64_t start_ns)
+bool demo_is_renewed(const demo_node *before, const torture_event *event)
 {
-    const event_words words = describe(cast, event, start_ns);
-    if (words.word == NULL)
+    return event->kind == TORTURE_HOLDS && event->token == before->token &&
+           event->until_ns > before->until_ns + RENEWED_NS;
+}
+
+/* The word for the event; NULL: it is not shown. */
+static const char *describe(const char *name, const demo_node *before, const torture_event *event,
+                            term_style *ret_style, char *detail, size_t size)
+{
+    static const struct {
+        const char *word;
+        term_style style;
+    } words[TORTURE_KIND_COUNT] = {
+        [TORTURE_CONTENDS] = {"contends", TERM_DIM}, [TORTURE_SEES] = {"waits", TERM_DIM},
+        [TORTURE_HOLDS] = {"acquired", TERM_GREEN},  [TORTURE_RELEASED] = {"released", TERM_BOLD},
+        [TORTURE_STOPPED] = {"ended", TERM_DIM},     [TORTURE_KILLED] = {"killed", TERM_RED},
+    };
+    *ret_style = words[event->kind].style;
+    detail[0] = '\0';
+    if (event->kind == TORTURE_SEES && (event->what[0] == '\0' || strcmp(event->what, name) == 0))
+        return NULL;
+    if (event->kind == TORTURE_HOLDS && !demo_is_acquired(before, event)) {
+        *ret_style = TERM_DIM;
+        snprintf(detail, size, "lease valid until %.3fs by its own clock", seconds(event->until_ns));
+        return demo_is_renewed(before, event) ? "renewed" : NULL;
+    }
+    if (event->kind == TORTURE_HOLDS)
+        snprintf(detail, size, "token %" PRIu64, event->token);
+    else if (event->kind == TORTURE_KILLED)
+        snprintf(detail, size, "by SIGKILL");
+    else if (event->kind == TORTURE_SEES || event->kind == TORTURE_RELEASED)
+        snprintf(detail, size, event->kind == TORTURE_SEES ? "%s leads" : "%s", event->what);
+    return words[event->kind].word;
+}
+
+void demo_show_event(const term *t, const char *name, const demo_node *before, const torture_event *event)
+{
+    term_style style;
+    char detail[80];
+    const char *word = describe(name, before, event, &style, detail, sizeof detail);
+    if (word == NULL)
         return;
-    fprintf(t->stream, "  %7.3fs  %s%s%s  %s%s%s", (double)(event->at_ns - start_ns) / 1e9,
-            term_on(t, demo_node_style(event->node)), cast->nodes[event->node].name, term_off(t),
-            term_on(t, words.style), words.word, term_off(t));
-    if (words.detail[0] != '\0')
-        fprintf(t->stream, "%*s%s%s%s", (int)(WORD_COLUMN - strlen(words.word)), "", term_on(t, TERM_DIM), words.detail,
+    fprintf(t->stream, "  %7.3fs  %s%s%s  %s%s%s", (double)event->at_ns / 1e9,
+            term_on(t, timeline_style((size_t)event->contender)), name, term_off(t), term_on(t, style), word,
+            term_off(t));
+    if (detail[0] != '\0')
+        fprintf(t->stream, "%*s%s%s%s", (int)(WORD_COLUMN - strlen(word)), "", term_on(t, TERM_DIM), detail,
                 term_off(t));
     fputc('\n', t->stream);
     fflush(t->stream);
-}
-
-/* --- timeline ----------------------------------------------------------------------------------- */
-
-typedef struct picture {
-    timeline_segment segments[SPANS_MAX];
-    size_t segment_count;
-    timeline_mark marks[SPANS_MAX];
-    size_t mark_count;
-} picture;
-
-static void add_segment(picture *p, int node, int64_t from_ms, int64_t to_ms, timeline_kind kind)
-{
-    if (p->segment_count < SPANS_MAX)
-        p->segments[p->segment_count++] = (timeline_segment){(size_t)node, from_ms, to_ms, kind, NULL};
-}
-
-static void add_mark(picture *p, int node, int64_t at_ms, timeline_sign sign)
-{
-    if (p->mark_count < SPANS_MAX)
-        p->marks[p->mark_count++] = (timeline_mark){(size_t)node, at_ms, sign, NULL};
-}
-
-/* Follow one contender through the events, which are in order of time. */
-static void draw_node(picture *p, const demo_cast *cast, int node, int64_t start_ns)
-{
-    timeline_kind doing = TIMELINE_DEAD;
-    int64_t since_ms = 0;
-    for (size_t i = 0; i < cast->event_count; i++) {
-        const demo_event *event = &cast->events[i];
-        const int64_t at_ms = (event->at_ns - start_ns) / 1000000;
-        if (event->node != node || event->kind == DEMO_CHANGED || event->kind == DEMO_LEASE)
-            continue;
-        add_segment(p, node, since_ms, at_ms, doing);
-        since_ms = at_ms;
-        doing = event->kind == DEMO_ACQUIRED ? TIMELINE_OWNER
-                : event->kind == DEMO_READY  ? TIMELINE_WAITING
-                                             : TIMELINE_DEAD;
-        if (event->kind == DEMO_ACQUIRED)
-            add_mark(p, node, at_ms, TIMELINE_ACQUIRED);
-        else if (event->kind == DEMO_RELEASED)
-            add_mark(p, node, at_ms, TIMELINE_RELEASED);
-        else if (event->kind == DEMO_KILLED)
-            add_mark(p, node, at_ms, TIMELINE_KILLED);
-    }
-}
-
-void demo_show_timeline(const term *t, const demo_cast *cast, int64_t start_ns)
-{
-    if (cast->event_count == 0)
-        return;
-    const int64_t last_ns = cast->events[cast->event_count - 1].at_ns;
-    timeline_row rows[DEMO_NODES];
-    picture p = {.segment_count = 0};
-    for (int n = 0; n < DEMO_NODES; n++) {
-        rows[n] = (timeline_row){cast->nodes[n].name, demo_node_style(n)};
-        draw_node(&p, cast, n, start_ns);
-    }
-    const timeline line = {
-        .rows = rows,
-        .row_count = DEMO_NODES,
-        .segments = p.segments,
-        .segment_count = p.segment_count,
-        .marks = p.marks,
-        .mark_count = p.mark_count,
-        .to_ms = (last_ns - start_ns) / 1000000 + 50,
-    };
-    fputc('\n', t->stream);
-    timeline_print(&line, t);
 }
 
 /* --- verdict ------------------------------------------------------------------------------------ */
@@ -169,7 +88,8 @@ static void show_check(const term *t, const demo_check *check)
             check->what, term_on(t, TERM_DIM), check->detail, term_off(t));
 }
 
-void demo_show_verdict(const term *t, const demo_cast *cast, const demo_verdict *verdict)
+void demo_show_verdict(const term *t, const torture_cast *cast, const torture_verdict *found,
+                       const demo_verdict *verdict)
 {
     size_t passed = 0;
     fputc('\n', t->stream);
@@ -179,7 +99,7 @@ void demo_show_verdict(const term *t, const demo_cast *cast, const demo_verdict 
                  (double)verdict->lease_left_ns / 1e9);
         show_time(t, "fail-over", verdict->failover_ns, from_to);
         snprintf(from_to, sizeof from_to, "release by %s to on_acquired in %s",
-                 cast->nodes[verdict->reigns[1].node].name, cast->nodes[verdict->reigns[2].node].name);
+                 cast->options->ids[found->reigns[1].contender], cast->options->ids[found->reigns[2].contender]);
         show_time(t, "hand-over", verdict->handover_ns, from_to);
         fputc('\n', t->stream);
     }

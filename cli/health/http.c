@@ -68,27 +68,17 @@ static void print_status(FILE *out, const health_view *view)
 {
     const bool leader = health_is_leader(view);
     const bool holds = view->lease.token != 0;
-    fputs("{\"mutex\":", out);
-    json_string(out, view->mutex);
-    fputs(",\"id\":", out);
-    if (view->id != NULL)
-        json_string(out, view->id);
-    else
-        fputs("null", out);
-    fprintf(out, ",\"leads\":%s", leader ? "true" : "false");
-    if (holds)
-        fprintf(out, ",\"token\":\"%" PRIu64 "\"", view->lease.token);
-    else
-        fputs(",\"token\":null", out);
-    fprintf(out, ",\"held_for_ms\":%" PRId64 ",\"left_ms\":%" PRId64 ",\"overdue\":%s,\"owner\":",
+    const char *owner = simba_owner_is_none(&view->owner) ? NULL : view->owner.id;
+    fputc('{', out);
+    json_text(out, "mutex", view->mutex);
+    fputc(',', out);
+    json_text(out, "id", view->id);
+    fprintf(out, ",\"leads\":%s,", leader ? "true" : "false");
+    json_token(out, holds ? &view->lease.token : NULL);
+    fprintf(out, ",\"held_for_ms\":%" PRId64 ",\"left_ms\":%" PRId64 ",\"overdue\":%s,",
             holds && view->leads ? view->lease.held_for_ms : 0, view->lease.left_ms,
             view->lease.overdue ? "true" : "false");
-    if (holds && view->id != NULL)
-        json_string(out, view->id);
-    else if (!simba_owner_is_none(&view->owner))
-        json_string(out, view->owner.id);
-    else
-        fputs("null", out);
+    json_text(out, "owner", holds && view->id != NULL ? view->id : owner);
     fputs("}\n", out);
 }
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "child/watchdog.h"
+#include "clock.h"
 #include "health/http.h"
 
 enum {
@@ -157,7 +157,7 @@ static void tick(bool on)
 
 static void on_tick(void)
 {
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     uint64_t times;
     bool any = false;
     (void)!read(listener.timer, &times, sizeof times);
@@ -200,7 +200,7 @@ static void accept_some(void)
             return;
         }
         connection *c = free_place();
-        *c = (connection){.stage = STAGE_REQUEST, .fd = fd, .end_ns = watchdog_now_ns() + CONNECTION_NS};
+        *c = (connection){.stage = STAGE_REQUEST, .fd = fd, .end_ns = clock_boot_ns() + CONNECTION_NS};
         if (!attend(EPOLL_CTL_ADD, fd, EPOLLIN, source_of(c)))
             end_connection(c);
         tick(true);
@@ -265,8 +265,8 @@ static void leave_to_parent(void)
 
 static int refused(const char *command, const char *where, int error)
 {
-    cli_say(command, "--status-listen cannot listen at %s: %s.", where, strerror(error));
-    return error == EACCES || error == EPERM || error == EROFS ? CLI_NO_PERMISSION : CLI_CONFIG;
+    return cli_fail(command, error == EACCES || error == EPERM || error == EROFS ? CLI_NO_PERMISSION : CLI_CONFIG,
+                    "--status-listen cannot listen at %s: %s.", where, strerror(error));
 }
 
 int listener_open(const char *command, const char *where, void (*look)(health_view *ret_view))
@@ -290,6 +290,5 @@ int listener_open(const char *command, const char *where, void (*look)(health_vi
         attend(EPOLL_CTL_ADD, listener.timer, EPOLLIN, SOURCE_TIMER) &&
         pthread_atfork(NULL, NULL, leave_to_parent) == 0)
         return CLI_GO;
-    cli_say(command, "--status-listen cannot be served: %s.", strerror(errno));
-    return CLI_SYSTEM;
+    return cli_fail(command, CLI_SYSTEM, "--status-listen cannot be served: %s.", strerror(errno));
 }

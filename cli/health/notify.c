@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "child/watchdog.h"
+#include "clock.h"
 #include "util/escape.h"
 
-#define MS INT64_C(1000000)
 #define RENEWED_BY_MS 20 /* the end of a lease that is so much later was moved: clocks are read to the millisecond */
 
 typedef enum readiness { READY_CONTENDING, READY_LEADING, READY_CHILD } readiness;
@@ -63,15 +62,11 @@ int notify_open(const char *command, const char *when)
         return cli_usage_error(command, "--notify wants contending, leading or child, not \"%s\"", when);
     if (path == NULL || path[0] == '\0' || wanted == READY_CHILD)
         return CLI_GO;
-    if (!address_parse_socket(path, &notify.to)) {
-        cli_say(command, "NOTIFY_SOCKET is neither a path nor an abstract socket: \"%s\".", path);
-        return CLI_CONFIG;
-    }
+    if (!address_parse_socket(path, &notify.to))
+        return cli_fail(command, CLI_CONFIG, "NOTIFY_SOCKET is neither a path nor an abstract socket: \"%s\".", path);
     notify.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (notify.socket < 0) {
-        cli_say(command, "no socket could be made to notify systemd: %s.", strerror(errno));
-        return CLI_SYSTEM;
-    }
+    if (notify.socket < 0)
+        return cli_fail(command, CLI_SYSTEM, "no socket could be made to notify systemd: %s.", strerror(errno));
     notify.when = wanted;
     notify.alive_us = watchdog_us();
     notify.command = command;
@@ -178,7 +173,7 @@ void notify_tell(const health_view *view)
     check_period(view);
     tell_ready(view);
     tell_sentence(view);
-    const int64_t now_ns = watchdog_now_ns();
+    const int64_t now_ns = clock_boot_ns();
     if (notify.alive_us > 0 && shows_life(view, now_ns) && send_words("WATCHDOG=1"))
         notify.alive_ns = now_ns;
 }

@@ -1,7 +1,6 @@
 /* See access.h. */
 #include "access.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "json.h"
 
 static void put_time(FILE *to, const char *name, int64_t wall_ms)
@@ -47,13 +48,10 @@ void answer_store(FILE *to, const answers *a)
         put_time(to, "since", t->since_ms);
     else
         fputs("\"since\":null", to);
-    fputs(",\"error\":", to);
-    if (t->answers || t->since_ms == 0)
-        fputs("null", to);
-    else
-        json_string(to, t->error);
+    fputc(',', to);
+    json_text(to, "error", t->answers || t->since_ms == 0 ? NULL : t->error);
     if (t->was_answered) {
-        fprintf(to, ",\"age_ms\":%" PRId64 ",", look_clock_ms(CLOCK_MONOTONIC) - t->mono_ms);
+        fprintf(to, ",\"age_ms\":%" PRId64 ",", clock_read_ms(CLOCK_MONOTONIC) - t->mono_ms);
         put_time(to, "watched_since", t->watched_since_ms);
     } else {
         fputs(",\"age_ms\":null,\"watched_since\":null", to);
@@ -87,9 +85,11 @@ static void put_holder(FILE *to, const char *name, const simba_owner *owner)
         fputs("null", to);
         return;
     }
-    fputs("{\"id\":", to);
-    json_string(to, owner->id);
-    fprintf(to, ",\"token\":\"%" PRIu64 "\"}", owner->token);
+    fputc('{', to);
+    json_text(to, "id", owner->id);
+    fputc(',', to);
+    json_token(to, &owner->token);
+    fputc('}', to);
 }
 
 void answer_change(FILE *to, const answers *a, const table_change *change)
@@ -98,11 +98,8 @@ void answer_change(FILE *to, const answers *a, const table_change *change)
     answer_revision(to, a, change->revision);
     fputs("\",", to);
     put_time(to, "at", change->at_ms);
-    fprintf(to, ",\"kind\":\"%s\",\"mutex\":", table_kind_name(change->kind));
-    if (change->row == NULL)
-        fputs("null", to);
-    else
-        json_string(to, change->row->mutex);
+    fprintf(to, ",\"kind\":\"%s\",", table_kind_name(change->kind));
+    json_text(to, "mutex", change->row != NULL ? change->row->mutex : NULL);
     put_holder(to, "before", &change->before);
     put_holder(to, "after", &change->after);
     fputc('}', to);
@@ -202,7 +199,7 @@ void answer_metrics(FILE *to, const answers *a)
         fputs(text, to);
     put_gauge(to, "simba_store_up", "Whether the store answered when it was last asked.", t->answers);
     if (t->was_answered) {
-        const int64_t age_ms = look_clock_ms(CLOCK_MONOTONIC) - t->mono_ms;
+        const int64_t age_ms = clock_read_ms(CLOCK_MONOTONIC) - t->mono_ms;
         put_gauge(to, "simba_store_age_seconds", "How old what is known of the store is.", (double)age_ms / 1e3);
         put_gauge(to, "simba_store_list_seconds", "How long the store took to list its mutexes.",
                   (double)t->took_ms / 1e3);

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
+
 static feed *new_feed(const answers *about, feed_kind kind, uint64_t limit)
 {
-    feed *f = serve_alloc(sizeof *f);
+    feed *f = cli_alloc(sizeof *f);
     f->about = about;
     f->kind = kind;
     f->left = limit;
@@ -162,7 +164,7 @@ static void put_store(feed *f, FILE *to, int64_t now_ms)
 static void put_stream(feed *f, FILE *to)
 {
     const table *t = f->about->t;
-    const int64_t now_ms = look_clock_ms(CLOCK_MONOTONIC);
+    const int64_t now_ms = clock_read_ms(CLOCK_MONOTONIC);
     if (f->stage == FEED_BEGIN || f->revision < t->horizon) {
         f->revision = t->revision;
         begin_event(to, "reset", "{}");

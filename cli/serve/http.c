@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cli.h"
+#include "clock.h"
 
 /* --- visitors ------------------------------------------------------------------------------------------ */
 
@@ -17,7 +18,7 @@ static void enter(visitor *v, visitor_state state)
     s->about.streams -= v->state == VISITOR_FOLLOWS;
     s->about.streams += state == VISITOR_FOLLOWS;
     v->state = state;
-    v->since_ms = look_clock_ms(CLOCK_MONOTONIC);
+    v->since_ms = clock_read_ms(CLOCK_MONOTONIC);
     TAILQ_REMOVE(&s->visitors, v, in_all);
     TAILQ_INSERT_TAIL(&s->visitors, v, in_all);
 }
@@ -47,11 +48,11 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
 {
     server *s = user;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        visitor *v = serve_alloc(sizeof *v);
+        visitor *v = cli_alloc(sizeof *v);
         v->of = s;
         v->connection = connection;
         v->fd = lib.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        v->since_ms = look_clock_ms(CLOCK_MONOTONIC);
+        v->since_ms = clock_read_ms(CLOCK_MONOTONIC);
         *context = v;
         s->about.connections++;
         make_room(s);

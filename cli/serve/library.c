@@ -24,7 +24,6 @@ int library_load(void)
 #undef LIBRARY_FIND
     if (all)
         return CLI_GO;
-    cli_say(SERVE_COMMAND, "libmicrohttpd is not installed (%s); on Debian it is the package libmicrohttpd12.",
-            dlerror());
-    return CLI_CONFIG;
+    return cli_fail(SERVE_COMMAND, CLI_CONFIG,
+                    "libmicrohttpd is not installed (%s); on Debian it is the package libmicrohttpd12.", dlerror());
 }

@@ -22,13 +22,6 @@ struct looker {
     release_order *done;
 };
 
-static void ring(const looker *k)
-{
-    const uint64_t one = 1;
-    while (write(k->fd, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
-}
-
 static void hand_over(looker *k, look *l)
 {
     pthread_mutex_lock(&k->lock);
@@ -36,7 +29,7 @@ static void hand_over(looker *k, look *l)
     k->latest = l;
     pthread_mutex_unlock(&k->lock);
     look_free(unseen);
-    ring(k);
+    eventfd_write(k->fd, 1);
 }
 
 /* Called and returns with the lock held. */
@@ -45,12 +38,12 @@ static void carry_out(looker *k)
     release_order *order = k->ordered;
     pthread_mutex_unlock(&k->lock);
     order->code = simba_client_force_release(k->client, order->mutex, &order->error);
-    look *l = look_at(k->client); /* so that the client that asked for the change sees it */
+    look *l = look_at(k->client, NULL, LOOKER_ROWS_MAX); /* so that the client that asked for the change sees it */
     hand_over(k, l);
     pthread_mutex_lock(&k->lock);
     k->ordered = NULL;
     k->done = order;
-    ring(k);
+    eventfd_write(k->fd, 1);
 }
 
 static struct timespec due(const looker *k, int64_t asked_ms, int64_t took_ms)
@@ -81,7 +74,7 @@ static void *look_again_and_again(void *arg)
     pthread_mutex_lock(&k->lock);
     while (!k->is_ending) {
         pthread_mutex_unlock(&k->lock);
-        look *l = look_at(k->client);
+        look *l = look_at(k->client, NULL, LOOKER_ROWS_MAX);
         const int64_t asked_ms = l->mono_ms;
         const int64_t took_ms = l->code == 0 ? l->took_ms : 0;
         hand_over(k, l);
@@ -95,7 +88,7 @@ static void *look_again_and_again(void *arg)
 looker *looker_start(simba_client *client)
 {
     pthread_condattr_t attributes;
-    looker *k = serve_alloc(sizeof *k);
+    looker *k = cli_alloc(sizeof *k);
     k->client = client;
     k->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (k->fd < 0) {
@@ -137,9 +130,8 @@ int looker_fd(const looker *k)
 
 look *looker_take(looker *k)
 {
-    uint64_t rung;
-    while (read(k->fd, &rung, sizeof rung) < 0 && errno == EINTR)
-        continue;
+    eventfd_t rung;
+    eventfd_read(k->fd, &rung);
     pthread_mutex_lock(&k->lock);
     look *l = k->latest;
     k->latest = NULL;

@@ -8,6 +8,8 @@
 
 enum { LOOKER_OFTEN_MS = 400, LOOKER_RARELY_MS = 5000, LOOKER_SHARE = 8 /* of the time, one part */ };
 
+enum { LOOKER_ROWS_MAX = 200000 }; /* further rows are left out, and the answer says so */
+
 typedef struct looker looker;
 
 /* A forced release that somebody waits for. */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cli.h"
+#include "clock.h"
 #include "http.h"
 #include "json.h"
 #include "page.h"
@@ -126,7 +127,7 @@ static void free_feed(void *user)
 
 static enum MHD_Result send_feed(visitor *v, const char *type, feed *f)
 {
-    feeding *r = serve_alloc(sizeof *r);
+    feeding *r = cli_alloc(sizeof *r);
     *r = (feeding){v, f};
     v->follows = f->kind == FEED_STREAM;
     struct MHD_Response *response =
@@ -186,7 +187,7 @@ static uint64_t limit_of(const visitor *v, uint64_t most)
 static enum MHD_Result list(visitor *v)
 {
     const char *after = parameter(v, "after");
-    const uint64_t limit = limit_of(v, LOOK_ROWS_MAX);
+    const uint64_t limit = limit_of(v, LOOKER_ROWS_MAX);
     if (limit == 0)
         return http_refuse(v, MHD_HTTP_BAD_REQUEST, "limit wants a number from 1 on");
     if (after != NULL && strlen(after) > SIMBA_MUTEX_BYTES)
@@ -231,24 +232,22 @@ static enum MHD_Result metrics(visitor *v)
     return finish(v, &d, MHD_HTTP_OK, "application/openmetrics-text; version=1.0.0; charset=utf-8");
 }
 
+static enum MHD_Result send_text(visitor *v, unsigned status, char *text)
+{
+    return send_response(v, status, JSON_TYPE,
+                         lib.MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT));
+}
+
 static enum MHD_Result health(visitor *v)
 {
-    draft d;
-    if (!begin(&d))
-        return MHD_NO;
-    fputs("{\"alive\":true}\n", d.to);
-    return finish(v, &d, MHD_HTTP_OK, JSON_TYPE);
+    return send_text(v, MHD_HTTP_OK, "{\"alive\":true}\n");
 }
 
 /* Open to everybody, as probes are: no names, no addresses. */
 static enum MHD_Result readiness(visitor *v)
 {
-    const table *t = &v->of->table;
-    draft d;
-    if (!begin(&d))
-        return MHD_NO;
-    fprintf(d.to, "{\"ready\":%s}\n", t->answers ? "true" : "false");
-    return finish(v, &d, t->answers ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, JSON_TYPE);
+    return v->of->table.answers ? send_text(v, MHD_HTTP_OK, "{\"ready\":true}\n")
+                                : send_text(v, MHD_HTTP_SERVICE_UNAVAILABLE, "{\"ready\":false}\n");
 }
 
 static enum MHD_Result page(visitor *v, const page_file *file)
@@ -311,7 +310,7 @@ static enum MHD_Result release(visitor *v)
 static enum MHD_Result answer_read(visitor *v, const char *path)
 {
     const size_t prefix = strlen(LIST_PATH "/");
-    v->of->watched_until_ms = look_clock_ms(CLOCK_MONOTONIC) + WATCHED_MS;
+    v->of->watched_until_ms = clock_read_ms(CLOCK_MONOTONIC) + WATCHED_MS;
     if (strcmp(path, LIST_PATH) == 0)
         return list(v);
     if (strncmp(path, LIST_PATH "/", prefix) == 0)

@@ -27,7 +27,7 @@ runs *runs_take(runs *r, const void *note, size_t length)
         return NULL;
     }
     if (r == NULL)
-        r = serve_alloc(sizeof *r);
+        r = cli_alloc(sizeof *r);
     r->schedule = schedule;
     const char *end = memchr(note, '\n', length);
     assert(end != NULL); /* the record is the first line of a note that has one */

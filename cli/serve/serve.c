@@ -2,15 +2,59 @@
 #include "serve.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
 
+#include "address.h"
+#include "clock.h"
 #include "http.h"
-#include "listen.h"
 #include "signals.h"
+
+/* --- where it listens ----------------------------------------------------------------------------------- */
+
+typedef struct listener {
+    int fd;
+    bool is_loopback;
+    char url[96]; /* for people: http://127.0.0.1:7460/ */
+} listener;
+
+static void describe(listener *l, bool has_tls)
+{
+    struct sockaddr_storage bound;
+    socklen_t length = sizeof bound;
+    char host[64] = "?";
+    char port[8] = "?";
+    if (getsockname(l->fd, (struct sockaddr *)&bound, &length) == 0)
+        getnameinfo((struct sockaddr *)&bound, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV);
+    const bool is_v6 = strchr(host, ':') != NULL;
+    snprintf(l->url, sizeof l->url, "http%s://%s%s%s:%s/", has_tls ? "s" : "", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
+             port);
+}
+
+/* Bind a socket. Returns CLI_GO, or an exit code after having said what is wrong. */
+static int open_listener(const serve_options *options, listener *ret_listener)
+{
+    address at;
+    if (!address_parse(options->listen, &at) || address_port(&at) < 0)
+        return cli_usage_error(SERVE_COMMAND,
+                               "--listen wants ADDRESS:PORT, such as 127.0.0.1:7460 or [::1]:7460, not \"%s\"",
+                               options->listen);
+    ret_listener->is_loopback = address_is_local(&at);
+    ret_listener->fd = address_listen(&at);
+    if (ret_listener->fd < 0)
+        return cli_fail(SERVE_COMMAND, CLI_CONFIG, "%s cannot be listened at: %s.", options->listen,
+                        strerror(-ret_listener->fd));
+    describe(ret_listener, options->cert != NULL);
+    return CLI_GO;
+}
+
+/* --- the loop ------------------------------------------------------------------------------------------- */
 
 /* Say once that the store does not answer, and once that it answers again. */
 static void say_store(const table *t, bool answered)
@@ -49,7 +93,7 @@ static int go_round(server *s, const cli_signals *signals)
     if (fds[1].revents != 0)
         take_look(s);
     http_wake(s);
-    const int64_t now_ms = look_clock_ms(CLOCK_MONOTONIC);
+    const int64_t now_ms = clock_read_ms(CLOCK_MONOTONIC);
     http_sweep(s, now_ms);
     looker_watch(s->asking, s->about.streams > 0 || now_ms < s->watched_until_ms);
     http_run(s);
@@ -82,9 +126,9 @@ static int check_access(const serve_options *o, const listener *where)
 
 static void name_instance(answers *a)
 {
-    uint64_t number = (uint64_t)look_clock_ms(CLOCK_REALTIME);
+    uint64_t number = (uint64_t)clock_read_ms(CLOCK_REALTIME);
     if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
-        number = (uint64_t)look_clock_ms(CLOCK_REALTIME);
+        number = (uint64_t)clock_read_ms(CLOCK_REALTIME);
     snprintf(a->instance, sizeof a->instance, "%08x", (unsigned)(number & 0xffffffff));
 }
 
@@ -96,10 +140,8 @@ static int serve_client(simba_client *client, const serve_options *options, list
     s.about = (answers){.t = &s.table, .client = client, .can_release = options->allow_release};
     name_instance(&s.about);
     s.asking = looker_start(client);
-    if (s.asking == NULL) {
-        cli_say(SERVE_COMMAND, "no thread can be started: %s.", strerror(errno));
-        return CLI_SYSTEM;
-    }
+    if (s.asking == NULL)
+        return cli_fail(SERVE_COMMAND, CLI_SYSTEM, "no thread can be started: %s.", strerror(errno));
     const int code = cli_leave(serve(&s, signals, where));
     looker_stop(s.asking); /* first: it may be at a release that a visitor waits for */
     http_stop(&s);
@@ -109,12 +151,12 @@ static int serve_client(simba_client *client, const serve_options *options, list
 
 int serve_run(cli_globals *globals, const serve_options *options)
 {
-    listener where;
+    listener where = {.fd = -1};
     cli_signals signals;
     simba_client *client = NULL;
     int code = library_load();
     if (code == CLI_GO)
-        code = serve_listen(options, &where);
+        code = open_listener(options, &where);
     if (code == CLI_GO)
         code = check_access(options, &where);
     globals->quiet = true; /* that the store does not answer is said here */

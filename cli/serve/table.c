@@ -9,11 +9,8 @@
 
 const char *table_kind_name(table_kind kind)
 {
-    static const char *const names[] = {
 #define TABLE_KIND_NAME(name, text) text,
-        TABLE_KINDS(TABLE_KIND_NAME)
-#undef TABLE_KIND_NAME
-    };
+    static const char *const names[] = {TABLE_KINDS(TABLE_KIND_NAME)};
     return names[kind];
 }
 
@@ -45,7 +42,7 @@ static void make_room(table *t, table_row *row)
 static table_change *add_change(table *t, table_row *row, table_kind kind, int64_t at_ms)
 {
     make_room(t, row);
-    table_change *change = serve_alloc(sizeof *change);
+    table_change *change = cli_alloc(sizeof *change);
     *change = (table_change){.row = row, .revision = ++t->revision, .kind = kind, .at_ms = at_ms};
     TAILQ_INSERT_TAIL(&t->changes, change, in_all);
     t->change_count++;
@@ -63,7 +60,7 @@ static table_change *add_change(table *t, table_row *row, table_kind kind, int64
 static table_row *new_row(table *t, const char *mutex)
 {
     const size_t size = strlen(mutex) + 1;
-    table_row *row = serve_alloc(sizeof *row + size);
+    table_row *row = cli_alloc(sizeof *row + size);
     memcpy(row->mutex, mutex, size);
     TAILQ_INIT(&row->changes);
     row->waiters = -1;
@@ -102,7 +99,7 @@ static void take_note(table_row *row, const look_row *found)
     row->note = NULL;
     row->note_length = found != NULL ? found->note_length : 0;
     if (row->note_length > 0) {
-        row->note = serve_alloc(row->note_length + 1);
+        row->note = cli_alloc(row->note_length + 1);
         memcpy(row->note, found->note, row->note_length);
     }
     row->runs = runs_take(row->runs, row->note, row->note_length);
@@ -123,7 +120,7 @@ static void take_line(table_row *row, const look_row *found)
     if (found == NULL || found->next == NULL)
         return;
     const size_t size = strlen(found->next) + 1;
-    row->next = memcpy(serve_alloc(size), found->next, size);
+    row->next = memcpy(cli_alloc(size), found->next, size);
 }
 
 static bool same_grant(const simba_owner *a, const simba_owner *b)
@@ -229,7 +226,7 @@ static void compare_all(const comparison *c)
 {
     table *t = c->t;
     const look *l = c->now;
-    table_row **rows = serve_alloc((t->row_count + l->count + 1) * sizeof *rows);
+    table_row **rows = cli_alloc((t->row_count + l->count + 1) * sizeof *rows);
     size_t count = 0;
     size_t old = 0;
     size_t new = 0;

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "timeline/clocks.h"
 #include "util/escape.h"
 
-#define MS INT64_C(1000000)
 #define NO_CLOCK SIZE_MAX
 
 typedef struct entry {
@@ -275,11 +275,6 @@ static void add_mark(timeline_log *log, size_t row, int64_t at_ns, timeline_sign
     log->marks[log->mark_count++] = (timeline_mark){row, at, sign, text};
 }
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void end_lease(timeline_log *log, size_t row, int64_t at_ns)
 {
     state *s = &log->states[row];
@@ -434,7 +429,6 @@ static void apply(timeline_log *log, size_t row, const entry *e)
 /* The rows by name, and where each ended up. */
 static void find_rows(timeline_log *log)
 {
-    static const term_style styles[] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW, TERM_GREEN, TERM_BLUE};
     const size_t count = log->names.count;
     free(log->rows);
     free(log->places);
@@ -449,7 +443,7 @@ static void find_rows(timeline_log *log)
     qsort(log->rows, count, sizeof *log->rows, by_name);
     for (size_t i = 0; i < count; i++) {
         log->places[timeline_names_add(&log->names, log->rows[i].name)] = i;
-        log->rows[i].style = styles[i % (sizeof styles / sizeof styles[0])];
+        log->rows[i].style = timeline_style(i);
         log->states[i] = (state){.waiting_from = -1, .lease_from = -1, .callback_from = -1};
     }
 }

@@ -1,5 +1,5 @@
-/* A set of names, numbered in the order in which they came. A name is found in the same time however many there are, because
- * a log may have as many rows as lines. */
+/* A set of names, numbered in the order in which they came. A name is found soon however many there are, because a log
+ * may have as many rows as lines. */
 #ifndef SIMBA_CLI_TIMELINE_NAMES_H
 #define SIMBA_CLI_TIMELINE_NAMES_H
 
@@ -8,8 +8,7 @@
 typedef struct timeline_names {
     const char **names; /* by number; they belong to the caller that added them */
     size_t count, capacity;
-    size_t *slots; /* a number and one more; 0: empty */
-    size_t slot_count;
+    void *tree; /* of tsearch(3): the names with their numbers */
 } timeline_names;
 
 /* The number of the name, which is added if it is new. The name has to outlive the set. */

@@ -80,32 +80,21 @@ static void rect(const drawing *d, const timeline_segment *segment, int y, int h
 
 static void segment(const drawing *d, const timeline_segment *s)
 {
-    const int y = middle(s->row);
-    switch (s->kind) {
-    case TIMELINE_DEAD:
-        break;
-    case TIMELINE_UNKNOWN:
-        rect(d, s, y - 1, 2, "unknown");
-        break;
-    case TIMELINE_WAITING:
-        rect(d, s, y - 1, 2, "waiting");
-        break;
-    case TIMELINE_FAULT:
-        rect(d, s, y - ROW / 2 + 2, ROW - 4, "fault");
-        break;
-    case TIMELINE_REMAINS:
-        rect(d, s, y - BAND / 2, BAND, "remains");
-        break;
-    case TIMELINE_TRANSITION:
-        rect(d, s, y - BAND / 2, BAND, "transition");
-        break;
-    case TIMELINE_OWNER:
-        rect(d, s, y - BAND / 2, BAND, "ttl");
-        break;
-    case TIMELINE_CALLBACK:
-        rect(d, s, y + BAND / 2 + 2, 4, "callback");
-        break;
-    }
+    static const struct {
+        const char *class; /* NULL: not drawn */
+        int top, height;   /* from the middle of the row */
+    } shapes[] = {
+        [TIMELINE_DEAD] = {NULL, 0, 0},
+        [TIMELINE_UNKNOWN] = {"unknown", -1, 2},
+        [TIMELINE_WAITING] = {"waiting", -1, 2},
+        [TIMELINE_FAULT] = {"fault", 2 - ROW / 2, ROW - 4},
+        [TIMELINE_REMAINS] = {"remains", -BAND / 2, BAND},
+        [TIMELINE_TRANSITION] = {"transition", -BAND / 2, BAND},
+        [TIMELINE_OWNER] = {"ttl", -BAND / 2, BAND},
+        [TIMELINE_CALLBACK] = {"callback", BAND / 2 + 2, 4},
+    };
+    if (shapes[s->kind].class != NULL)
+        rect(d, s, middle(s->row) + shapes[s->kind].top, shapes[s->kind].height, shapes[s->kind].class);
 }
 
 static void sign_at(FILE *out, timeline_sign sign, int64_t x, int y, const char *text)

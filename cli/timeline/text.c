@@ -46,6 +46,12 @@ typedef struct canvas {
     timeline_axis axis;
 } canvas;
 
+term_style timeline_style(size_t row)
+{
+    static const term_style styles[] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW, TERM_GREEN, TERM_BLUE};
+    return styles[row % (sizeof styles / sizeof styles[0])];
+}
+
 static unsigned column_of(const canvas *c, int64_t ms)
 {
     if (ms <= 0)

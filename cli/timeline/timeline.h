@@ -64,6 +64,9 @@ typedef struct timeline {
     timeline_agreement agreement;
 } timeline;
 
+/* The colour of the row that has this number. */
+term_style timeline_style(size_t row);
+
 /* Marks hide segments, and a weightier mark hides a lighter one. Anything outside the picture is cut off. */
 void timeline_print(const timeline *line, const term *t);
 

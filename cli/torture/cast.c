@@ -12,21 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "self.h"
 
-#define MS INT64_C(1000000)
 #define LATE_NS (100 * MS) /* a proxy that comes this late has delayed the network by itself */
-
-int64_t torture_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 int64_t torture_cast_now(const torture_cast *cast)
 {
-    return torture_clock_ns() - cast->epoch_ns;
+    return clock_boot_ns() - cast->epoch_ns;
 }
 
 /* --- the history ----------------------------------------------------------------------------------- */
@@ -60,11 +53,11 @@ static void track(torture_cast *cast, const torture_event *event)
     }
 }
 
-static void say(const torture_event *event)
+static void say(const char *command, const torture_event *event)
 {
     if (event->contender == TORTURE_EVERYBODY || event->kind == TORTURE_HOLDS)
         return;
-    cli_inform("torture", "%.3f s: contender %d: %s%s%s", (double)event->at_ns / 1e9, event->contender,
+    cli_inform(command, "%.3f s: contender %d: %s%s%s", (double)event->at_ns / 1e9, event->contender,
                torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
 }
 
@@ -75,8 +68,8 @@ static void record(torture_cast *cast, const torture_event *event)
         char line[TORTURE_LINE_MAX];
         fwrite(line, 1, torture_event_write(event, line), cast->options->history);
     }
-    if (cast->options->globals->verbose > 0)
-        say(event);
+    if (cast->options->tell_events)
+        say(cast->options->command, event);
     track(cast, event);
 }
 
@@ -101,33 +94,35 @@ static int start_node(torture_cast *cast, int number)
     const torture_options *options = cast->options;
     const cli_globals *globals = options->globals;
     torture_node *node = &cast->nodes[number];
-    char id[16];
     char number_text[16];
     char life[16];
     char epoch[32];
     char ttl[32];
     char transition[32];
-    snprintf(id, sizeof id, "contender-%d", number);
     snprintf(number_text, sizeof number_text, "%d", number);
     snprintf(life, sizeof life, "%u", node->life);
     snprintf(epoch, sizeof epoch, "%" PRId64, cast->epoch_ns);
     snprintf(ttl, sizeof ttl, "%" PRId64 "ms", options->timing.ttl_ms);
     snprintf(transition, sizeof transition, "%" PRId64 "ms", options->timing.transition_ms);
-    char *argv[20 + TORTURE_MUTEXES_MAX] = {"simba", "torture-contender", "--id", id, "--number", number_text, "--life",
-                                            life,    "--epoch",           epoch};
-    int count = 10;
-    if (!options->sessions) {
-        argv[count++] = "--ttl";
-        argv[count++] = ttl;
-        argv[count++] = "--transition";
-        argv[count++] = transition;
-    }
-    if (globals->event_log != NULL) {
-        argv[count++] = "--event-log";
-        argv[count++] = (char *)globals->event_log;
-    }
-    if (globals->verbose > 1)
-        argv[count++] = "-v";
+    const char *const pairs[][2] = {
+        {"--id", options->ids[number]},
+        {"--number", number_text},
+        {"--life", life},
+        {"--epoch", epoch},
+        {"--ttl", options->sessions ? NULL : ttl},
+        {"--transition", options->sessions ? NULL : transition},
+        {"--event-log", globals->event_log},
+        {"--log-format", globals->log_format},
+    };
+    char *argv[24 + TORTURE_MUTEXES_MAX] = {"simba", "torture-contender"};
+    int count = 2;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        for (size_t k = 0; k < 2 && pairs[i][1] != NULL; k++)
+            argv[count++] = (char *)pairs[i][k];
+    if (options->tell_owners)
+        argv[count++] = "--tell-owners";
+    if (options->flag != NULL)
+        argv[count++] = (char *)options->flag;
     for (unsigned i = 0; i < options->setup.mutexes; i++)
         argv[count++] = (char *)options->mutexes[i];
     /* In the environment a password is not on show as it would be among the arguments. */
@@ -167,7 +162,7 @@ int torture_cast_start(torture_cast *cast, const torture_options *options, tortu
     cast->options = options;
     cast->outcome = outcome;
     cast->count = options->setup.contenders;
-    cast->epoch_ns = torture_clock_ns();
+    cast->epoch_ns = clock_boot_ns();
     for (unsigned mutex = 0; mutex < TORTURE_MUTEXES_MAX; mutex++)
         cast->leaders[mutex] = TORTURE_NOBODY;
     for (int i = 0; i < cast->count; i++) {
@@ -189,18 +184,17 @@ static void record_end(torture_cast *cast, int number)
 {
     torture_node *node = &cast->nodes[number];
     char how[32];
-    int status = 0;
     close(node->fd);
     node->fd = -1;
     if (node->state == NODE_DEAD)
         return; /* it was killed, and that has been noted */
     kill(node->pid, SIGKILL);
-    waitpid(node->pid, &status, 0);
+    waitpid(node->pid, &node->status, 0);
     if (node->state != NODE_ENDING) {
-        if (WIFSIGNALED(status))
-            snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
+        if (WIFSIGNALED(node->status))
+            snprintf(how, sizeof how, "signal %d", WTERMSIG(node->status));
         else
-            snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
+            snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(node->status));
         record_of(cast, number, TORTURE_ENDED, how, torture_cast_now(cast));
     }
     node->state = NODE_ENDED;
@@ -374,6 +368,12 @@ int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns)
     return next_ns;
 }
 
+void torture_cast_ask_to_end(torture_cast *cast, int number)
+{
+    cast->nodes[number].state = NODE_ENDING;
+    kill(cast->nodes[number].pid, SIGTERM);
+}
+
 void torture_cast_dismiss(torture_cast *cast)
 {
     for (int i = 0; i < cast->count; i++) {
@@ -382,10 +382,8 @@ void torture_cast_dismiss(torture_cast *cast)
             heal_node(cast, i);
         if (node->state == NODE_DEAD)
             node->state = NODE_ENDED;
-        if (node->state == NODE_ENDED)
-            continue;
-        node->state = NODE_ENDING;
-        kill(node->pid, SIGTERM);
+        if (node->state != NODE_ENDED)
+            torture_cast_ask_to_end(cast, i);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The contender processes of `simba torture`: starts them, does to them what the plan wants, takes in what they say, and makes
+/* The contender processes of `simba torture` and `simba demo`: starts them, does to them what the plan wants, takes in what they say, and makes
  * sure that none is left behind. Everything that happens goes into the history. */
 #ifndef SIMBA_CLI_TORTURE_CAST_H
 #define SIMBA_CLI_TORTURE_CAST_H
@@ -20,7 +20,8 @@ typedef enum torture_node_state {
 typedef struct torture_node {
     torture_node_state state;
     pid_t pid;
-    int fd; /* the pipe of its standard output; -1: closed */
+    int fd;     /* the pipe of its standard output; -1: closed */
+    int status; /* as of waitpid, if it has ended without having been killed */
     unsigned life;
     torture_fault fault; /* the fault that lasts; TORTURE_FAULT_COUNT: none */
     int64_t due_ns;      /* when that ends */
@@ -57,6 +58,9 @@ void torture_cast_record(torture_cast *cast, torture_kind kind);
 void torture_cast_inflict(torture_cast *cast, int number, const torture_step *step);
 /* End the faults whose time has come, and start processes anew. Returns when the next one is due. */
 int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns);
+/* Ask a contender that runs to end. */
+void torture_cast_ask_to_end(torture_cast *cast, int number);
+
 /* End all faults now, and ask all contenders that run to end. */
 void torture_cast_dismiss(torture_cast *cast);
 

@@ -1,4 +1,4 @@
-/* `simba torture-contender`, not for people: one contender process of `simba torture`. It contends for all mutexes, and its
+/* `simba torture-contender`, not for people: one contender process of `simba torture` and `simba demo`. It contends for all mutexes, and its
  * "work" is to look at its lease, again and again, as a program does before it acts. It reports each look as a line of a
  * history, see history.h. SIGUSR1: it hands over and contends again. SIGTERM: it stops and ends. */
 #include <pthread.h>
@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "clock.h"
 #include "torture/history.h"
 #include "torture/torture.h"
 
 #define COMMAND "torture-contender"
-#define MS INT64_C(1000000)
 #define LOOK_MS 5                    /* how often it looks */
 #define REPORT_NS (50 * MS)          /* how many looks one line sums up */
 #define MOVED_NS (2 * MS)            /* a lease that ends later than this was renewed */
@@ -34,6 +34,7 @@ typedef struct process {
     int number;
     unsigned life;
     int64_t epoch_ns;
+    bool tells_owners;
     pthread_mutex_t lock; /* callbacks come on other threads */
     post posts[TORTURE_MUTEXES_MAX];
     unsigned count;
@@ -44,7 +45,7 @@ typedef struct process {
 
 static int64_t now_ns(const process *p)
 {
-    return torture_clock_ns() - p->epoch_ns;
+    return clock_boot_ns() - p->epoch_ns;
 }
 
 /* One write per line, which a pipe keeps whole whichever threads write. */
@@ -124,6 +125,16 @@ static void on_released(simba_contender *contender, const simba_state *state, si
     pthread_mutex_unlock(&at->process->lock);
 }
 
+static void on_changed(simba_contender *contender, const simba_state *state, void *user)
+{
+    const post *at = user;
+    torture_event event = {.kind = TORTURE_SEES, .mutex = at->mutex, .token = state->after.token};
+    (void)contender;
+    event.at_ns = now_ns(at->process);
+    snprintf(event.what, sizeof event.what, "%s", state->after.id);
+    tell(at->process, event);
+}
+
 /* Was this process held up, and did the store fail requests? */
 static void look_around(process *p)
 {
@@ -197,6 +208,7 @@ static int make_contenders(process *p, char **mutexes, const char *id, simba_err
         options.id = id;
         options.on_acquired = on_acquired;
         options.on_released = on_released;
+        options.on_changed = p->tells_owners ? on_changed : NULL;
         options.user = at;
         code = simba_contender_new(p->client, mutexes[i], &options, error, &at->contender);
     }
@@ -208,26 +220,27 @@ int cmd_torture_contender(cli_globals *globals, int argc, char **argv)
     uint64_t number = 0;
     uint64_t life = 0;
     uint64_t epoch_ns = 0;
+    static process p = {.lock = PTHREAD_MUTEX_INITIALIZER};
     const cli_option own[] = {
         {"number", 0, CLI_NUMBER, "N", "Which contender it is", &number},
         {"life", 0, CLI_NUMBER, "N", "How often it was started before", &life},
         {"epoch", 0, CLI_NUMBER, "NS", "When the run began", &epoch_ns},
+        {"tell-owners", 0, CLI_FLAG, NULL, "Report whom it takes for the leader, too", &p.tells_owners},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX...",
-        .about = "Used by `simba torture`: contends until SIGTERM and prints events for a program to read.",
-        .options = own,
-        .option_count = sizeof own / sizeof own[0],
+        .about =
+            "Used by `simba torture` and `simba demo`: contends until SIGTERM and prints events for a program to read.",
+        CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL,
         .min_operands = 1,
         .max_operands = TORTURE_MUTEXES_MAX,
     };
-    static process p = {.lock = PTHREAD_MUTEX_INITIALIZER};
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if (number >= TORTURE_CONTENDERS_MAX || life > UINT32_MAX || epoch_ns > (uint64_t)torture_clock_ns())
+    if (number >= TORTURE_CONTENDERS_MAX || life > UINT32_MAX || epoch_ns > (uint64_t)clock_boot_ns())
         return cli_usage_error(COMMAND, "it is started by `simba torture`, not by hand");
     p.number = (int)number;
     p.life = (unsigned)life;

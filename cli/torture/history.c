@@ -16,11 +16,8 @@ enum { WORD_MAX = sizeof((torture_event *)NULL)->what };
 
 const char *torture_kind_word(torture_kind kind)
 {
-    static const char *const words[] = {
 #define TORTURE_KIND_WORD(name, word) word,
-        TORTURE_KINDS(TORTURE_KIND_WORD)
-#undef TORTURE_KIND_WORD
-    };
+    static const char *const words[] = {TORTURE_KINDS(TORTURE_KIND_WORD)};
     assert(kind < TORTURE_KIND_COUNT);
     return words[kind];
 }
@@ -35,7 +32,7 @@ size_t torture_event_write(const torture_event *event, char ret_line[TORTURE_LIN
     if (event->contender != TORTURE_EVERYBODY)
         length += (size_t)snprintf(ret_line + length, size - length, ",\"contender\":%d,\"life\":%u", event->contender,
                                    event->life);
-    if (event->kind == TORTURE_HOLDS || event->kind == TORTURE_RELEASED)
+    if (event->kind == TORTURE_HOLDS || event->kind == TORTURE_RELEASED || event->kind == TORTURE_SEES)
         length += (size_t)snprintf(ret_line + length, size - length, ",\"mutex\":%u,\"token\":\"%" PRIu64 "\"",
                                    event->mutex, event->token);
     if (event->kind == TORTURE_HOLDS)
@@ -253,42 +250,21 @@ static bool set_kind(torture_event *event, const char *word)
     return false;
 }
 
-/* What a line of this kind must have, beside its time. */
-static const char *const *required_of(torture_kind kind)
-{
-    static const char *const one[] = {"contender", NULL};
-    static const char *const holds[] = {"contender", "mutex", "token", "seen", "to", "until", NULL};
-    static const char *const released[] = {"contender", "mutex", "token", "what", NULL};
-    static const char *const span[] = {"to", NULL};
-    static const char *const killed[] = {"contender", "to", NULL};
-    static const char *const ended[] = {"contender", "what", NULL};
-    static const char *const what[] = {"what", NULL};
-    static const char *const nothing[] = {NULL};
-    switch (kind) {
-    case TORTURE_CONTENDS:
-    case TORTURE_STOPPED:
-    case TORTURE_ASKED:
-        return one;
-    case TORTURE_HOLDS:
-        return holds;
-    case TORTURE_RELEASED:
-        return released;
-    case TORTURE_LATE:
-    case TORTURE_FAILED:
-        return span;
-    case TORTURE_KILLED:
-        return killed;
-    case TORTURE_ENDED:
-        return ended;
-    case TORTURE_FAULT:
-    case TORTURE_HEALED:
-        return what;
-    case TORTURE_END:
-    case TORTURE_KIND_COUNT:
-        break;
-    }
-    return nothing;
-}
+/* What a line of each kind must have, beside its time. */
+static const char *const required[TORTURE_KIND_COUNT][7] = {
+    [TORTURE_CONTENDS] = {"contender"},
+    [TORTURE_HOLDS] = {"contender", "mutex", "token", "seen", "to", "until"},
+    [TORTURE_RELEASED] = {"contender", "mutex", "token", "what"},
+    [TORTURE_SEES] = {"contender", "mutex", "token"},
+    [TORTURE_STOPPED] = {"contender"},
+    [TORTURE_LATE] = {"to"},
+    [TORTURE_FAILED] = {"to"},
+    [TORTURE_FAULT] = {"what"},
+    [TORTURE_HEALED] = {"what"},
+    [TORTURE_KILLED] = {"contender", "to"},
+    [TORTURE_ASKED] = {"contender"},
+    [TORTURE_ENDED] = {"contender", "what"},
+};
 
 /* The judge relies on the order of the times. */
 static bool is_in_order(const reading *r, const torture_event *event)
@@ -312,7 +288,7 @@ bool torture_event_read(const char *line, torture_event *ret_event, char ret_fla
         return false;
     if (!set_kind(&read.event, read.kind))
         return refuse(&r, "\"kind\" is %s, which is none", read.kind);
-    if (!require(&r, required_of(read.event.kind)) || !is_in_order(&r, &read.event))
+    if (!require(&r, required[read.event.kind]) || !is_in_order(&r, &read.event))
         return false;
     read.event.contender = has(&r, "contender") ? (int)read.contender : TORTURE_EVERYBODY;
     *ret_event = read.event;

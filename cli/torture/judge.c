@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MS INT64_C(1000000)
+#include "clock.h"
+
 #define ROUNDING_NS (2 * MS)   /* the library tells contenders the time of their leases in whole milliseconds */
 #define SETTLED_NS (2000 * MS) /* so long after trouble, everybody is connected again and hears pushes */
 
@@ -21,11 +22,8 @@ typedef struct judge {
 
 const char *torture_end_word(torture_end end)
 {
-    static const char *const words[] = {
 #define TORTURE_END_WORD(name, word) word,
-        TORTURE_ENDS(TORTURE_END_WORD)
-#undef TORTURE_END_WORD
-    };
+    static const char *const words[] = {TORTURE_ENDS(TORTURE_END_WORD)};
     return words[end];
 }
 
@@ -40,11 +38,6 @@ int64_t torture_promised_ns(const torture_setup *setup, torture_end end)
     default:
         return setup->takeover_ns;
     }
-}
-
-static double seconds(int64_t ns)
-{
-    return (double)ns / 1e9;
 }
 
 static void __attribute__((format(printf, 6, 7)))
@@ -362,20 +355,13 @@ static void check_times(judge *j)
     }
 }
 
-static int by_length(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static void find_medians(judge *j)
 {
     for (int end = 0; end < TORTURE_END_COUNT; end++) {
         torture_times *times = &j->verdict->times[end];
         if (times->count == 0)
             continue;
-        qsort(j->waits[end], times->count, sizeof *j->waits[end], by_length);
+        qsort(j->waits[end], times->count, sizeof *j->waits[end], by_value);
         times->median_ns = j->waits[end][times->count / 2];
     }
 }

@@ -1,12 +1,11 @@
-/* The worst moment of `simba torture`, drawn: who led, who believed to lead, and what was done to whom. */
+/* The worst moment of `simba torture`, or all of `simba demo`, drawn: who led, who believed to lead, and what was done to whom. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "timeline/timeline.h"
 #include "torture/torture.h"
-
-#define MS INT64_C(1000000)
 
 typedef struct picture {
     int64_t from_ns;
@@ -28,6 +27,10 @@ typedef struct picture {
 static void find_moment(const torture_report *report, picture *p)
 {
     const torture_verdict *verdict = report->verdict;
+    if (report->is_whole) {
+        p->to_ns = verdict->length_ns + MS;
+        return;
+    }
     int64_t at_ns = verdict->worst.at_ns;
     int64_t for_ns = verdict->worst.for_ns;
     p->mutex = verdict->worst.mutex;
@@ -121,16 +124,15 @@ static void draw_fault(picture *p, const torture_report *report, const torture_s
 
 static void draw(const torture_report *report, picture *p)
 {
-    static const term_style styles[] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW, TERM_GREEN, TERM_BLUE};
     const torture_spans spans = torture_spans_of(report->history, report->verdict->length_ns);
     find_moment(report, p);
     for (int i = 0; i < report->setup->contenders; i++) {
         snprintf(p->names[i], sizeof p->names[i], "contender-%d", i);
-        p->rows[i] = (timeline_row){p->names[i], styles[(size_t)i % (sizeof styles / sizeof styles[0])]};
+        p->rows[i] = (timeline_row){report->ids != NULL ? report->ids[i] : p->names[i], timeline_style((size_t)i)};
     }
     for (int i = 0; i < report->setup->contenders; i++)
         draw_waiting(p, report->history, i);
-    for (size_t i = 0; i < spans.count; i++)
+    for (size_t i = 0; i < spans.count && !report->is_whole; i++)
         draw_fault(p, report, &spans.spans[i]);
     for (size_t i = 0; i < report->verdict->reign_count; i++)
         if (report->verdict->reigns[i].mutex == p->mutex)

@@ -12,11 +12,8 @@
 
 const char *torture_fault_word(torture_fault fault)
 {
-    static const char *const words[] = {
 #define TORTURE_FAULT_WORD(name, word) word,
-        TORTURE_FAULTS(TORTURE_FAULT_WORD)
-#undef TORTURE_FAULT_WORD
-    };
+    static const char *const words[] = {TORTURE_FAULTS(TORTURE_FAULT_WORD)};
     assert(fault < TORTURE_FAULT_COUNT);
     return words[fault];
 }

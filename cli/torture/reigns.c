@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "torture/judge.h"
 
 typedef struct builder {
@@ -62,11 +63,6 @@ static void take_death(builder *b, const torture_event *event)
             reign->ended_ns = event->at_ns;
         }
     }
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static void set_claim(torture_reign *reign, int64_t end_ns)

@@ -1,7 +1,7 @@
 /* The verdict of `simba torture` for people and for programs. */
 #include <inttypes.h>
-#include <string.h>
 
+#include "clock.h"
 #include "json.h"
 #include "torture/torture.h"
 #include "util/escape.h"
@@ -26,11 +26,6 @@ static const char *const end_texts[TORTURE_END_COUNT] = {
     [TORTURE_END_START] = "the start", [TORTURE_END_HAND_OVER] = "a hand-over",  [TORTURE_END_KILL] = "a kill",
     [TORTURE_END_PAUSE] = "a pause",   [TORTURE_END_NETWORK] = "a cut or stall", [TORTURE_END_OTHER] = "anything else",
 };
-
-static double seconds(int64_t ns)
-{
-    return (double)ns / 1e9;
-}
 
 /* --- for people ---------------------------------------------------------------------------------------- */
 
@@ -125,9 +120,9 @@ static void write_findings(const torture_verdict *verdict, FILE *out)
     fputs(",\"findings\":[", out);
     for (size_t i = 0; i < verdict->finding_count; i++) {
         const torture_finding *finding = &verdict->findings[i];
-        fprintf(out, "%s{\"check\":\"%s\",\"at_ns\":%" PRId64 ",\"for_ns\":%" PRId64 ",\"mutex\":%u,\"text\":",
-                i > 0 ? "," : "", checks[finding->check].word, finding->at_ns, finding->for_ns, finding->mutex);
-        json_string(out, finding->text);
+        fprintf(out, "%s{\"check\":\"%s\",\"at_ns\":%" PRId64 ",\"for_ns\":%" PRId64 ",\"mutex\":%u,", i > 0 ? "," : "",
+                checks[finding->check].word, finding->at_ns, finding->for_ns, finding->mutex);
+        json_text(out, "text", finding->text);
         fputc('}', out);
     }
     fputc(']', out);
@@ -158,15 +153,6 @@ static void write_faults(const torture_report *report, FILE *out)
     fputc('}', out);
 }
 
-static void write_text(FILE *out, const char *name, const char *text)
-{
-    fprintf(out, ",\"%s\":", name);
-    if (text != NULL)
-        json_string(out, text);
-    else
-        fputs("null", out);
-}
-
 void torture_report_json(const torture_report *report, FILE *out)
 {
     const torture_setup *setup = report->setup;
@@ -178,9 +164,10 @@ void torture_report_json(const torture_report *report, FILE *out)
             (double)verdict->length_ns / 1e6, verdict->reign_count, verdict->losses, verdict->late, verdict->failed);
     for (int check = 0; check < TORTURE_CHECKS; check++)
         fprintf(out, "%s\"%s\":%zu", check > 0 ? "," : "", checks[check].word, verdict->broken[check]);
-    fputc('}', out);
-    write_text(out, "url", report->url);
-    write_text(out, "no_cuts", report->no_cuts);
+    fputs("},", out);
+    json_text(out, "url", report->url);
+    fputc(',', out);
+    json_text(out, "no_cuts", report->no_cuts);
     if (report->faults != NULL)
         write_faults(report, out);
     write_times(report, out);

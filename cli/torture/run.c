@@ -2,10 +2,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "signals.h"
 #include "torture/cast.h"
 
-#define MS INT64_C(1000000)
 #define PATIENCE_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
 
 /* The event that the run waits for. */
@@ -87,11 +87,6 @@ static void take_signal(run *r)
         r->outcome->interrupted = number;
 }
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void torment(run *r)
 {
     const int64_t end_ns = torture_cast_now(&r->cast) + r->options->duration_ms * MS;
@@ -131,7 +126,7 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome)
     memset(ret_outcome, 0, sizeof *ret_outcome);
     r.options = options;
     r.outcome = ret_outcome;
-    int code = signals_open("torture", &r.signals);
+    int code = signals_open(options->command, &r.signals);
     if (code != CLI_GO)
         return code;
     const int64_t lease_ms = options->setup.lease_ns / MS;
@@ -143,8 +138,7 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome)
         torment(&r);
         dismiss(&r);
     } else {
-        cli_say("torture", "the contenders could not be started: %s.", strerror(-started));
-        code = CLI_SYSTEM;
+        code = cli_fail(options->command, CLI_SYSTEM, "the contenders could not be started: %s.", strerror(-started));
     }
     torture_cast_end(&r.cast);
     close(r.signals.fd);

@@ -1,13 +1,12 @@
-/* The store before and after `simba torture`: is it there, what does it promise, and is it left as it was? */
+/* The store before and after `simba torture`, and before `simba demo`: is it there, what does it promise, and is it left as it was? */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "torture/torture.h"
 
-#define COMMAND "torture"
-#define MS INT64_C(1000000)
 #define LEASE_MS 1000      /* ttl and transition, unless the options or the URL say otherwise */
 #define SLACK_MS 2000      /* for round trips, for a poll where the store does not push, and for a busy host */
 #define PATIENCE_MS 3000   /* for the first grant: a short lease leaves a request little time to connect */
@@ -19,16 +18,14 @@ static int open_store(const cli_globals *globals, const torture_options *options
 {
     cli_globals own = *globals;
     char *url = strdup(options->url);
-    if (url == NULL) {
-        cli_say(COMMAND, "out of memory.");
-        return CLI_SYSTEM;
-    }
+    if (url == NULL)
+        return cli_fail(options->command, CLI_SYSTEM, "out of memory.");
     own.url = url;
     own.quiet = true;
     own.event_log = NULL;
     own.ttl_ms = options->timing.ttl_ms;
     own.transition_ms = options->timing.transition_ms;
-    const int code = cli_open(COMMAND, &own, ret_client);
+    const int code = cli_open(options->command, &own, ret_client);
     free(url);
     return code;
 }
@@ -37,16 +34,16 @@ static int open_store(const cli_globals *globals, const torture_options *options
 static int name_mutexes(torture_options *options)
 {
     char id[SIMBA_ID_MAX + 1];
-    if (simba_id_uuid(id) < 0) {
-        cli_say(COMMAND, "the system has no randomness to give.");
-        return CLI_SYSTEM;
-    }
+    if (options->mutexes[0][0] != '\0')
+        return CLI_GO;
+    if (simba_id_uuid(id) < 0)
+        return cli_fail(options->command, CLI_SYSTEM, "the system has no randomness to give.");
     for (unsigned i = 0; i < options->setup.mutexes; i++)
-        snprintf(options->mutexes[i], sizeof options->mutexes[i], "torture-%.12s-%u", id, i);
+        snprintf(options->mutexes[i], sizeof options->mutexes[i], "%s-%.12s-%u", options->command, id, i);
     return CLI_GO;
 }
 
-static int take_once(simba_client *client, const char *mutex)
+static int take_once(simba_client *client, const char *command, const char *mutex)
 {
     simba_locker *locker = NULL;
     simba_error error = {0, ""};
@@ -54,7 +51,7 @@ static int take_once(simba_client *client, const char *mutex)
     if (error.code == 0)
         error.code = simba_locker_acquire(locker, PATIENCE_MS, &error);
     simba_locker_free(locker); /* gives it back */
-    return error.code == 0 ? CLI_GO : cli_failure(COMMAND, &error);
+    return error.code == 0 ? CLI_GO : cli_failure(command, &error);
 }
 
 /* Where transitions or sessions are shorter than this, nothing is promised about outages over a network. */
@@ -96,14 +93,14 @@ static int try_mutexes(simba_client *client, torture_options *options)
     simba_settings settings = SIMBA_SETTINGS_INIT;
     int code = CLI_GO;
     for (unsigned i = 0; i < options->setup.mutexes && code == CLI_GO; i++)
-        code = take_once(client, options->mutexes[i]);
+        code = take_once(client, options->command, options->mutexes[i]);
     if (code != CLI_GO || simba_client_settings(client, &settings) < 0)
         return code;
     find_promises(&settings, options);
     if (settings.reach != SIMBA_REACH_PROCESS)
         return CLI_GO;
-    cli_say(COMMAND, "%s is seen by one process only, and this takes several.", simba_client_url(client));
-    return CLI_CONFIG;
+    return cli_fail(options->command, CLI_CONFIG, "%s is seen by one process only, and this takes several.",
+                    simba_client_url(client));
 }
 
 /* Only a store that keeps leases by their time has a ttl that could be set: where leases are sessions, it is an error. */
@@ -146,7 +143,7 @@ static int forget(simba_client *client, const char *mutex, int64_t until_ns, sim
 {
     const struct timespec pause = {0, FORGET_PAUSE_MS * MS};
     int code;
-    while ((code = simba_client_forget(client, mutex, error)) == SIMBA_ESTATE && torture_clock_ns() < until_ns)
+    while ((code = simba_client_forget(client, mutex, error)) == SIMBA_ESTATE && clock_boot_ns() < until_ns)
         nanosleep(&pause, NULL);
     return code == SIMBA_ENOTFOUND ? 0 : code;
 }
@@ -156,12 +153,12 @@ void torture_store_forget(const cli_globals *globals, const torture_options *opt
     simba_client *client = NULL;
     if (open_store(globals, options, &client) != CLI_GO)
         return; /* it has been said */
-    const int64_t until_ns = torture_clock_ns() + options->setup.takeover_ns;
+    const int64_t until_ns = clock_boot_ns() + options->setup.takeover_ns;
     for (unsigned i = 0; i < options->setup.mutexes; i++) {
         simba_error error = {0, ""};
         if (forget(client, options->mutexes[i], until_ns, &error) == 0)
             continue;
-        cli_warn(COMMAND, "the mutex %s stays in the store: %s.", options->mutexes[i], error.text);
+        cli_warn(options->command, "the mutex %s stays in the store: %s.", options->mutexes[i], error.text);
         break; /* the others have the same trouble */
     }
     simba_client_close(client);

@@ -8,7 +8,7 @@
 #include "serve/table.h"
 
 /* What look.c has; here there is no store to look at. */
-void *serve_alloc(size_t size)
+void *cli_alloc(size_t size)
 {
     void *memory = calloc(1, size);
     assert_non_null(memory);

@@ -35,6 +35,16 @@ SAY(cli_say)
 SAY(cli_warn)
 SAY(cli_inform)
 
+int cli_fail(const char *command, int code, const char *format, ...)
+{
+    (void)command;
+    va_list args;
+    va_start(args, format);
+    check_words(format, args);
+    va_end(args);
+    return code;
+}
+
 bool say_set_format(const char *name)
 {
     return !name || strcmp(name, "text") == 0;

@@ -1,10 +1,8 @@
-/* One list of all mutexes of a store. */
-#ifndef SIMBA_CLI_SERVE_LOOK_H
-#define SIMBA_CLI_SERVE_LOOK_H
+/* The mutexes of a store at one moment: what `simba list`, `simba top` and `simba serve` show. */
+#ifndef SIMBA_CLI_LOOK_H
+#define SIMBA_CLI_LOOK_H
 
 #include <simba.h>
-
-enum { LOOK_ROWS_MAX = 200000 }; /* further rows are left out, and the answer says so */
 
 typedef struct look_names look_names; /* where the names and notes are */
 
@@ -27,17 +25,18 @@ typedef struct look {
     look_row *rows;   /* ordered by name as strcmp does */
     size_t count;
     look_names *names;
-    bool truncated;
+    bool truncated; /* some are left out */
 } look;
 
-/* Ask the store. Blocks until it has answered or the library gives up. Never NULL: a process that holds nothing may end
- * when there is no memory. */
-look *look_at(simba_client *client);
+/* Ask the store for the mutexes that match the pattern (NULL: all), but for so many at most. Blocks until it has answered or the
+ * library gives up. Never NULL, see cli_alloc. */
+look *look_at(simba_client *client, const char *pattern, size_t most);
 void look_free(look *l);
 
-int64_t look_clock_ms(int clock_id);
+/* Print why the store did not answer. Returns the exit code. */
+int look_failure(const char *command, const look *l);
 
-/* malloc, or the end of the process with a sentence. */
-void *serve_alloc(size_t size);
+/* Memory of zeroes; or the end of the process after a message, for commands that hold nothing. */
+void *cli_alloc(size_t size);
 
 #endif

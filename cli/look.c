@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli.h"
-#include "options.h"
+#include "clock.h"
 
 /* Names lie together: a hundred thousand pieces of memory take longer to be freed than to be compared. */
 enum { NAMES_ROOM = 65536 };
@@ -20,22 +19,15 @@ struct look_names {
 
 typedef struct gathering {
     look *into;
-    size_t room;
+    size_t room, most;
     bool sorted;
 } gathering;
 
-int64_t look_clock_ms(int clock_id)
-{
-    struct timespec now;
-    clock_gettime(clock_id, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
-void *serve_alloc(size_t size)
+void *cli_alloc(size_t size)
 {
     void *memory = calloc(1, size);
     if (memory == NULL) {
-        cli_say(SERVE_COMMAND, "out of memory.");
+        cli_say(NULL, "out of memory.");
         exit(CLI_SYSTEM);
     }
     return memory;
@@ -45,7 +37,7 @@ static void grow(gathering *g)
 {
     look *l = g->into;
     g->room = g->room > 0 ? 2 * g->room : 64;
-    look_row *rows = serve_alloc(g->room * sizeof *rows);
+    look_row *rows = cli_alloc(g->room * sizeof *rows);
     if (l->count > 0)
         memcpy(rows, l->rows, l->count * sizeof *rows);
     free(l->rows);
@@ -57,7 +49,7 @@ static const char *keep(look *l, const void *text, size_t length)
     const size_t size = length + 1; /* the copy ends with a zero byte */
     assert(size <= NAMES_ROOM);
     if (l->names == NULL || NAMES_ROOM - l->names->used < size) {
-        look_names *names = serve_alloc(sizeof *names);
+        look_names *names = cli_alloc(sizeof *names);
         names->before = l->names;
         l->names = names;
     }
@@ -74,7 +66,7 @@ static void take(const simba_listing *listing, void *user)
     look *l = g->into;
     l->store_ms = listing->now_ms > l->store_ms ? listing->now_ms : l->store_ms;
     const size_t length = strlen(listing->mutex);
-    if (l->count == LOOK_ROWS_MAX || length > SIMBA_MUTEX_BYTES || listing->note_length > SIMBA_NOTE_MAX) {
+    if (l->count == g->most || length > SIMBA_MUTEX_BYTES || listing->note_length > SIMBA_NOTE_MAX) {
         l->truncated = true;
         return;
     }
@@ -108,20 +100,27 @@ static void put_in_order(look *l)
     l->count = kept;
 }
 
-look *look_at(simba_client *client)
+look *look_at(simba_client *client, const char *pattern, size_t most)
 {
-    look *l = serve_alloc(sizeof *l);
-    gathering g = {.into = l, .sorted = true};
+    look *l = cli_alloc(sizeof *l);
+    gathering g = {.into = l, .most = most, .sorted = true};
     simba_error error = {0, ""};
-    l->wall_ms = look_clock_ms(CLOCK_REALTIME);
-    l->mono_ms = look_clock_ms(CLOCK_MONOTONIC);
-    l->code = simba_client_list(client, NULL, take, &g, &error);
-    l->took_ms = look_clock_ms(CLOCK_MONOTONIC) - l->mono_ms;
+    l->wall_ms = clock_read_ms(CLOCK_REALTIME);
+    l->mono_ms = clock_read_ms(CLOCK_MONOTONIC);
+    l->code = simba_client_list(client, pattern, take, &g, &error);
+    l->took_ms = clock_read_ms(CLOCK_MONOTONIC) - l->mono_ms;
     if (l->code < 0)
         snprintf(l->error, sizeof l->error, "%s", error.text[0] != '\0' ? error.text : simba_error_text(l->code));
     if (!g.sorted)
         put_in_order(l);
     return l;
+}
+
+int look_failure(const char *command, const look *l)
+{
+    simba_error error = {.code = l->code};
+    memcpy(error.text, l->error, sizeof error.text);
+    return cli_failure(command, &error);
 }
 
 void look_free(look *l)
