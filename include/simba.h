@@ -110,8 +110,9 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_LINGER_MAX_MS INT64_C(3600000)     /* longest linger: an hour */
 
 /* Who owns a mutex. If nobody does, the id is "" and the rest is 0. The id is the bytes that the store has, whoever wrote
- * them: they may be invalid UTF-8, so escape them before you print them. Times are on the store's clock, and 0 if
- * unknown. Where leases are sessions, the last two times are INT64_MAX: the lease lasts as long as the session. */
+ * them: they may be invalid UTF-8, so escape them before you print them. A contender that had no memory for the id of
+ * another owner shows "?" instead. Times are on the store's clock, and 0 if unknown. Where leases are sessions, the last
+ * two times are INT64_MAX: the lease lasts as long as the session. */
 typedef struct simba_owner {
     char id[SIMBA_ID_MAX + 1];
     int64_t acquired_at_ms;

@@ -6,6 +6,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/name.h"
 #include "util/sized.h"
 
 /* Callbacks that few contenders have. */
@@ -66,7 +67,10 @@ static int run_one(simba__party *party)
     simba__tell tell;
     if (contender->telling.acquired)
         simba__member_look(member);
-    if (!simba__telling_take(&contender->telling, &member->machine.owner, &tell))
+    const char *told_id = contender->telling.told.id;
+    const bool tells = simba__telling_take(&contender->telling, &member->machine.owner, &tell);
+    simba__name_replace(told_id, contender->telling.told.id);
+    if (!tells)
         return tell_note(contender);
     int ran = 0;
     simba__turn_pause(&party->client->turn);
@@ -101,6 +105,7 @@ static void free_contender(simba_contender *contender)
 static void destroy(simba__party *party)
 {
     simba_contender *contender = (simba_contender *)(void *)party;
+    simba__name_drop(contender->telling.told.id);
     simba__member_fini(&contender->member);
     if (contender->rare && contender->rare->on_freed)
         contender->rare->on_freed(contender->user);
@@ -228,9 +233,7 @@ int simba_contender_grant(simba_contender *contender, simba_grant *ret_grant)
 
 int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
 {
-    if (!contender || !ret_owner)
-        return SIMBA_EINVAL;
-    return simba__party_owner(&contender->member.party, &contender->member.machine.owner, ret_owner);
+    return contender && ret_owner ? simba__member_owner(&contender->member, ret_owner) : SIMBA_EINVAL;
 }
 
 int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err)

@@ -9,16 +9,17 @@
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/sized.h"
-#include "util/thread.h"
 
 /* How long an attempt that is given up may take to give back what it got, before acquire returns without that; and how long
  * one that tries once waits for the attempt before it. Acquire has promised to be back within 100 ms. */
 enum { LEAVE_MS = 50, ONCE_MS = 80 };
+/* What acquire and release return in here if they succeeded and this thread is in no turn any more; see simba__turn_let_go. */
+enum { LET_GO = 1 };
 
 struct simba_locker {
     simba__member member; /* first */
     simba__sharer sharer; /* if it lingers */
-    pthread_cond_t changed;
+    simba__condition changed;
     int64_t once_per_ms; /* 0: no such rule, as the next one */
     int64_t min_hold_ms;
     simba_error acquire_error; /* of the latest attempt, if that failed */
@@ -55,6 +56,35 @@ static simba__member *asker(const simba_locker *locker)
     return lingers(locker) ? simba__shared_member(&locker->sharer) : (simba__member *)(uintptr_t)&locker->member;
 }
 
+static bool has_rules(const simba_locker *locker)
+{
+    return locker->once_per_ms > 0 || locker->min_hold_ms > 0;
+}
+
+/* Has a release ended as it should? */
+static bool is_given_back(const simba_locker *locker)
+{
+    return locker->reason == SIMBA_REASON_STOPPED && locker->member.machine.last_error == 0 && !locker->unsure &&
+           locker->member.machine.last_outcome == SIMBA_MINE && !locker->member.party.client->closing;
+}
+
+/* The thread that is in acquire or release has what it came for; or it looks what has become of that. After a success it has
+ * nothing left to do in a turn, unless there are rules. */
+static void end_wait(simba_locker *locker, const simba__actions *actions)
+{
+    simba__turn *turn = &locker->member.party.client->turn;
+    const bool sleeps = locker->changed.sleepers.first != NULL;
+    const bool acquired = actions->acquired && locker->waiting;
+    const bool released = actions->done && locker->releasing;
+    if (sleeps && !has_rules(locker) && (acquired || (released && is_given_back(locker)))) {
+        simba__turn_let_go(turn, &locker->changed);
+        locker->waiting = locker->releasing = false;
+        locker->held = acquired;
+    } else {
+        simba__turn_signal(turn, &locker->changed);
+    }
+}
+
 static void told(simba__member *member, const simba__actions *actions)
 {
     simba_locker *locker = of_member(member);
@@ -63,13 +93,14 @@ static void told(simba__member *member, const simba__actions *actions)
     if (actions->released)
         locker->reason = (uint8_t)actions->reason;
     if (actions->submit)
-        member->party.request.err = actions->op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->other_error;
+        simba__party_explain(&member->party,
+                             actions->op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->other_error);
     if (member->machine.op == SIMBA_OP_ACQUIRE && !member->machine.in_flight && member->machine.last_error == 0)
         locker->acquire_error.code = 0;
     if (member->machine.op == SIMBA_OP_RELEASE && !member->machine.in_flight && member->machine.last_error < 0)
         locker->unsure = true;
     if (actions->acquired || actions->done)
-        simba__turn_signal(&member->party.client->turn, &locker->changed);
+        end_wait(locker, actions);
 }
 
 static int run_one(simba__party *party)
@@ -81,7 +112,6 @@ static int run_one(simba__party *party)
 static void destroy(simba__party *party)
 {
     simba_locker *locker = (simba_locker *)(void *)party;
-    pthread_cond_destroy(&locker->changed);
     simba__member_fini(&locker->member);
     simba__free(locker);
 }
@@ -150,13 +180,8 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
     simba_locker *locker = simba__calloc(1, sizeof *locker);
     if (!locker)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    if (simba__cond_init(&locker->changed) != 0) {
-        simba__free(locker);
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
-    }
     rc = simba__member_init(&locker->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
-        pthread_cond_destroy(&locker->changed);
         simba__free(locker);
         return rc;
     }
@@ -184,11 +209,12 @@ static void send_stop(simba_locker *locker)
 /* In a turn: until it is ours, or has come to an end. When the time is over or somebody cancels, the machine is told to
  * stop, and gives back what it may get meanwhile. A store that answers has that done in no time; one that does not is not
  * waited for, and the machine goes on by itself. */
-static void wait_for_it(simba_locker *locker, simba_local until)
+static simba__awaited wait_for_it(simba_locker *locker, simba_local until)
 {
     simba_client *client = locker->member.party.client;
+    simba__awaited awaited = SIMBA__MAYBE;
     bool stopping = false;
-    while (locker->member.party.running && !locker->held) {
+    while (awaited != SIMBA__LET_GO && locker->member.party.running && !locker->held) {
         if (!stopping && (locker->cancelled || simba__local_reached(client->turn.now, until))) {
             stopping = true;
             until = simba__local_add(client->turn.now, LEAVE_MS * SIMBA__NS_PER_MS);
@@ -196,9 +222,10 @@ static void wait_for_it(simba_locker *locker, simba_local until)
         } else if (stopping && simba__local_reached(client->turn.now, until)) {
             break;
         } else {
-            simba__turn_await(&client->turn, &locker->changed, until, SIMBA_JOB_BRIEF);
+            awaited = simba__turn_await(&client->turn, &locker->changed, until, SIMBA_JOB_BRIEF);
         }
     }
+    return awaited;
 }
 
 /* In a turn: the attempt before this one may still be giving back what it got. False: it goes on to. */
@@ -212,6 +239,7 @@ static bool is_through(simba_locker *locker, simba_local until)
 
 static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
 {
+    simba__member_catch_up(asker(locker));
     const simba__contention *machine = &asker(locker)->machine;
     const char *mutex = locker->member.party.topic->mutex;
     if (locker->cancelled)
@@ -226,7 +254,7 @@ static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
             *err = locker->acquire_error;
         return locker->acquire_error.code;
     }
-    if (simba_owner_is_none(&machine->owner))
+    if (!machine->owner.id)
         return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: not obtained within %lld ms", mutex,
                            (long long)timeout_ms);
     return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: owned by %s", mutex, machine->owner.id);
@@ -256,8 +284,26 @@ static void share(simba_locker *locker, bool once, simba_local until, simba_loca
     locker->acquire_error = sharer->error.code ? sharer->error : *simba__shared_error(sharer);
 }
 
+static void prepare(simba_locker *locker, int64_t timeout_ms)
+{
+    locker->acquire_error.code = 0;
+    locker->member.machine.try_once = timeout_ms == 0;
+    locker->waiting = true;
+    locker->cancelled = false;
+    locker->reason = SIMBA_REASON_NONE;
+}
+
+/* In a turn: the attempt has begun. */
+static int finish_acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, simba_error *err)
+{
+    if (wait_for_it(locker, until) == SIMBA__LET_GO)
+        return LET_GO;
+    locker->waiting = false;
+    return locker->held ? 0 : explain(locker, timeout_ms, err);
+}
+
 /* In a turn. */
-static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
+static int acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, simba_error *err)
 {
     simba_client *client = locker->member.party.client;
     const char *mutex = locker->member.party.topic->mutex;
@@ -266,14 +312,7 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
     if (locker->held || locker->waiting)
         return simba__fail(err, SIMBA_ESTATE, "acquire %s: this locker already %s it", mutex,
                            locker->held ? "holds" : "waits for");
-    const simba_local until = timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
-                                  ? simba__local_add(client->turn.now, timeout_ms * SIMBA__NS_PER_MS)
-                                  : SIMBA__NEVER;
-    locker->acquire_error.code = 0;
-    locker->member.machine.try_once = timeout_ms == 0;
-    locker->waiting = true;
-    locker->cancelled = false;
-    locker->reason = SIMBA_REASON_NONE;
+    prepare(locker, timeout_ms);
     const simba_local at_once = simba__local_add(client->turn.now, ONCE_MS * SIMBA__NS_PER_MS);
     if (lingers(locker)) {
         share(locker, timeout_ms == 0, until, at_once);
@@ -282,7 +321,7 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
                     "acquire %s: the store has not answered yet to the end of the attempt before this one", mutex);
     } else if (!client->closing) {
         simba__member_start(&locker->member, until);
-        wait_for_it(locker, until);
+        return finish_acquire(locker, timeout_ms, until, err);
     }
     locker->waiting = false;
     return locker->held ? 0 : explain(locker, timeout_ms, err);
@@ -292,7 +331,7 @@ static int release(simba_locker *locker, simba_error *err);
 
 /* In a turn. Whoever finds that it has been begun need not wait for the one who does it; and of several who wait, only the
  * first may begin. */
-static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_error *err)
+static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_local until, simba_error *err)
 {
     simba__contention *machine = &locker->member.machine;
     const bool idle = !locker->held && !locker->waiting; /* otherwise acquire says so */
@@ -302,7 +341,7 @@ static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_erro
     if (idle && locker->once_per_ms > 0)
         rc = simba__once_check(&locker->member, locker->once_per_ms, err);
     if (rc == 0)
-        rc = acquire(locker, timeout_ms, err);
+        rc = acquire(locker, timeout_ms, until, err);
     if (rc == 0 && locker->once_per_ms > 0) {
         rc = simba__once_begin(&locker->member, locker->once_per_ms, err);
         if (rc < 0)
@@ -313,6 +352,28 @@ static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_erro
     return rc;
 }
 
+/* A call of acquire or release that another thread may begin. */
+typedef struct locker_call {
+    simba__post post; /* first */
+    simba_locker *locker;
+    int64_t timeout_ms;
+    simba_local until;
+} locker_call;
+
+/* In a turn of any thread. False: this is not the simple case, and the thread that called has to look itself. */
+static bool begin_acquire(simba__post *post)
+{
+    const locker_call *call = (const locker_call *)(const void *)post;
+    simba_locker *locker = call->locker;
+    const bool busy = locker->held || locker->waiting || locker->member.party.running;
+    if (busy || has_rules(locker) || lingers(locker) || locker->member.party.client->closing)
+        return false;
+    locker->member.machine.min_hold_ns = 0;
+    prepare(locker, call->timeout_ms);
+    simba__member_start(&locker->member, call->until);
+    return true;
+}
+
 int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
 {
     if (!locker)
@@ -321,10 +382,19 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
         return simba__fail(err, SIMBA_EINVAL, "timeout_ms is %lld; -1 waits for ever, 0 tries once",
                            (long long)timeout_ms);
     simba_client *client = locker->member.party.client;
-    int rc = simba__client_enter(client, err);
+    int rc = simba__client_forked(client, err);
     if (rc < 0)
         return rc;
-    rc = acquire_by_rules(locker, timeout_ms, err);
+    const simba_local until = timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
+                                  ? simba__local_add(simba__clock_boot(), timeout_ms * SIMBA__NS_PER_MS)
+                                  : SIMBA__NEVER;
+    locker_call call = {{.begin = begin_acquire, .condition = &locker->changed}, locker, timeout_ms, until};
+    if (simba__enter_or_post(&client->turn, &call.post, until) == SIMBA__LET_GO)
+        return 0;
+    rc = call.post.begun ? finish_acquire(locker, timeout_ms, until, err)
+                         : acquire_by_rules(locker, timeout_ms, until, err);
+    if (rc == LET_GO)
+        return 0;
     simba__turn_help(&client->turn);
     simba__leave(&client->turn);
     return rc;
@@ -346,30 +416,27 @@ static int release_shared(simba_locker *locker, simba_error *err)
                                simba_reason_name((simba_reason)sharer->reason));
 }
 
-/* In a turn. */
-static int release(simba_locker *locker, simba_error *err)
+static void begin_to_release(simba_locker *locker)
 {
-    simba_client *client = locker->member.party.client;
-    const char *mutex = locker->member.party.topic->mutex;
-    if (client->closed) {
-        locker->held = false;
-        return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
-    }
-    if (!locker->held || locker->releasing)
-        return simba__fail(err, SIMBA_ESTATE, "release %s: this locker does not hold it", mutex);
-    if (lingers(locker))
-        return release_shared(locker, err);
     locker->releasing = true;
     locker->unsure = false;
     send_stop(locker);
+}
+
+/* In a turn: the release has begun. */
+static int finish_release(simba_locker *locker, simba_error *err)
+{
+    simba_client *client = locker->member.party.client;
+    const char *mutex = locker->member.party.topic->mutex;
     while (locker->member.party.running)
-        simba__turn_await(&client->turn, &locker->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+        if (simba__turn_await(&client->turn, &locker->changed, SIMBA__NEVER, SIMBA_JOB_LONG) == SIMBA__LET_GO)
+            return LET_GO;
     locker->held = false;
     locker->releasing = false;
     if (client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
     const int rc = locker->member.machine.last_error;
-    const simba_outcome outcome = locker->member.party.request.reply.outcome;
+    const simba_outcome outcome = (simba_outcome)locker->member.machine.last_outcome;
     if (locker->reason == SIMBA_REASON_STOPPED && rc == 0 && !locker->unsure && outcome != SIMBA_MINE)
         locker->reason = outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED; /* news to us */
     if (locker->reason != SIMBA_REASON_STOPPED)
@@ -380,15 +447,45 @@ static int release(simba_locker *locker, simba_error *err)
     return rc;
 }
 
+/* In a turn. */
+static int release(simba_locker *locker, simba_error *err)
+{
+    const char *mutex = locker->member.party.topic->mutex;
+    if (locker->member.party.client->closed) {
+        locker->held = false;
+        return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
+    }
+    if (!locker->held || locker->releasing)
+        return simba__fail(err, SIMBA_ESTATE, "release %s: this locker does not hold it", mutex);
+    if (lingers(locker))
+        return release_shared(locker, err);
+    begin_to_release(locker);
+    return finish_release(locker, err);
+}
+
+static bool begin_release(simba__post *post)
+{
+    simba_locker *locker = ((const locker_call *)(const void *)post)->locker;
+    if (locker->member.party.client->closed || !locker->held || locker->releasing || lingers(locker))
+        return false;
+    begin_to_release(locker);
+    return true;
+}
+
 int simba_locker_release(simba_locker *locker, simba_error *err)
 {
     if (!locker)
         return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
     simba_client *client = locker->member.party.client;
-    int rc = simba__client_enter(client, err);
+    int rc = simba__client_forked(client, err);
     if (rc < 0)
         return rc;
-    rc = release(locker, err);
+    locker_call call = {.post = {.begin = begin_release, .condition = &locker->changed}, .locker = locker};
+    if (simba__enter_or_post(&client->turn, &call.post, SIMBA__NEVER) == SIMBA__LET_GO)
+        return 0;
+    rc = call.post.begun ? finish_release(locker, err) : release(locker, err);
+    if (rc == LET_GO)
+        return 0;
     simba__turn_help(&client->turn);
     simba__leave(&client->turn);
     return rc;
@@ -457,9 +554,7 @@ const char *simba_locker_id(const simba_locker *locker)
 
 int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner)
 {
-    if (!locker || !ret_owner)
-        return SIMBA_EINVAL;
-    return simba__party_owner(&locker->member.party, &asker(locker)->machine.owner, ret_owner);
+    return locker && ret_owner ? simba__member_owner(asker(locker), ret_owner) : SIMBA_EINVAL;
 }
 
 int64_t simba_locker_owner_left_ms(simba_locker *locker)

@@ -221,15 +221,12 @@ int simba_observer_stop(simba_observer *observer)
     if (!observer)
         return SIMBA_EINVAL;
     simba_client *client = observer->party.client;
-    int rc = simba__client_enter(client, NULL);
+    const int rc = simba__client_enter_open(client);
     if (rc < 0)
         return rc;
-    if (client->closed)
-        rc = SIMBA_ECLOSED;
-    else
-        simba__party_stop(&observer->party);
+    simba__party_stop(&observer->party);
     simba__leave(&client->turn);
-    return rc;
+    return 0;
 }
 
 void simba_observer_free(simba_observer *observer)
@@ -247,5 +244,11 @@ int simba_observer_owner(simba_observer *observer, simba_owner *ret_owner)
 {
     if (!observer || !ret_owner)
         return SIMBA_EINVAL;
-    return simba__party_owner(&observer->party, &observer->machine.owner, ret_owner);
+    simba_client *client = observer->party.client;
+    const int rc = simba__client_enter_open(client);
+    if (rc < 0)
+        return rc;
+    *ret_owner = observer->machine.owner;
+    simba__leave(&client->turn);
+    return 0;
 }

@@ -279,9 +279,7 @@ int simba_scheduler_lease(const simba_scheduler *scheduler, simba_lease *ret_lea
 
 int simba_scheduler_owner(simba_scheduler *scheduler, simba_owner *ret_owner)
 {
-    if (!scheduler || !ret_owner)
-        return SIMBA_EINVAL;
-    return simba__party_owner(&scheduler->member.party, &scheduler->member.machine.owner, ret_owner);
+    return scheduler && ret_owner ? simba__member_owner(&scheduler->member, ret_owner) : SIMBA_EINVAL;
 }
 
 int64_t simba_scheduler_owner_left_ms(simba_scheduler *scheduler)

@@ -81,7 +81,7 @@ bool simba__contention_wants_news(const machine *m, unsigned caps)
         return false;
     if (caps & SIMBA_CAP_WATCH_FREE)
         return true;
-    return m->phase == SIMBA__SEEK && m->queued && !simba_owner_is_none(&m->owner);
+    return m->phase == SIMBA__SEEK && m->queued && m->owner.id;
 }
 
 void simba__actions_request(const actions *a, const char *id, const simba__timing *timing, simba_request *ret_request)
@@ -128,9 +128,12 @@ static simba_local renew_deadline(const machine *m, simba_local now, simba_local
     const simba_local due = renew_at(m);
     if (m->timing->session || simba__local_reached(now, shortly_before(m, last)))
         return deadline;
-    /* This request went out early, because of a push: it must not delay the renewal itself. */
+    /* This request went out early, because of a push: it must not delay the renewal itself. If it went out shortly before the
+     * renewal, it has the time that the window has to spare, in which most answers come. */
     if (!simba__local_reached(now, shortly_before(m, due)))
         return simba__local_min(deadline, due);
+    if (!simba__local_reached(now, due))
+        return simba__local_min(deadline, simba__local_add(now, 2 * simba__period_last_ns(m->timing)));
     return simba__local_min(deadline, by_half(m, now, deadline));
 }
 
@@ -214,10 +217,19 @@ static void check_invariant(const machine *m, simba_local now, const actions *ou
 
 /* --- moves --------------------------------------------------------------------------------------- */
 
-static void learn(machine *m, const simba_owner *owner, actions *out)
+static const simba__known nobody;
+
+/* The owner that the reply or the push names. */
+static simba__known owner_in(const simba__event *event)
 {
-    out->changed |= simba__is_another(&m->owner, owner);
-    m->owner = *owner;
+    return simba__known_of(event->kind == SIMBA__EV_REPLY ? &event->reply->owner : &event->push->owner,
+                           event->owner_id);
+}
+
+static void learn(machine *m, simba__known owner, actions *out)
+{
+    out->changed |= simba__knows_another(&m->owner, &owner);
+    m->owner = owner;
 }
 
 /* Of a request that stands in line: asking again would put it at the end. A renewal is of no use when the lease has ended; a
@@ -313,15 +325,14 @@ static void give_back_or_finish(machine *m, simba_local now, actions *out)
         finish(m, now, out);
 }
 
-static void tell_released(machine *m, simba_reason reason, const simba_owner *owner, bool graceful, actions *out)
+static void tell_released(machine *m, simba_reason reason, simba__known owner, bool graceful, actions *out)
 {
-    static const simba_owner nobody;
     move(m, SIMBA__TIDY);
     m->reason = (uint8_t)reason;
     m->graceful = graceful;
     m->acked = false;
     m->stop |= m->once;
-    learn(m, owner ? owner : &nobody, out);
+    learn(m, owner, out);
     out->released = true;
     out->reason = reason;
 }
@@ -331,7 +342,7 @@ static void lose_session(machine *m, simba_local now, actions *out)
     m->maybe_granted = false;
     m->queued = false;
     if (m->phase == SIMBA__HOLD)
-        tell_released(m, SIMBA_REASON_SESSION_LOST, NULL, false, out);
+        tell_released(m, SIMBA_REASON_SESSION_LOST, nobody, false, out);
     else if (m->phase == SIMBA__GIVE_BACK && !m->in_flight)
         finish(m, now, out);
     m->graceful = false;
@@ -348,9 +359,9 @@ static void look_at_clock(machine *m, simba_local now, actions *out)
         return;
     }
     if (simba__local_reached(now, guard(m)))
-        tell_released(m, m->timing->session ? SIMBA_REASON_SESSION_LOST : SIMBA_REASON_EXPIRED, NULL, false, out);
+        tell_released(m, m->timing->session ? SIMBA_REASON_SESSION_LOST : SIMBA_REASON_EXPIRED, nobody, false, out);
     else if (simba__local_reached(now, hold_end(m)))
-        tell_released(m, SIMBA_REASON_HOLD_LIMIT, NULL, true, out);
+        tell_released(m, SIMBA_REASON_HOLD_LIMIT, nobody, true, out);
 }
 
 /* --- replies ------------------------------------------------------------------------------------- */
@@ -366,9 +377,10 @@ static void acquire_failed(machine *m, const simba_reply *reply, simba_local now
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
 }
 
-static void acquire_won(machine *m, const simba_reply *reply, simba_local now, actions *out)
+static void acquire_won(machine *m, const simba__event *event, actions *out)
 {
-    m->token = reply->owner.token;
+    const simba_local now = event->now;
+    m->token = event->reply->owner.token;
     m->lease_from = m->sent_at;
     m->maybe_granted = true; /* a session that was lost meanwhile may have come back in time */
     m->queued = false;
@@ -379,7 +391,7 @@ static void acquire_won(machine *m, const simba_reply *reply, simba_local now, a
         give_back(m, now, out);
         return;
     }
-    learn(m, &reply->owner, out);
+    learn(m, owner_in(event), out);
     move(m, SIMBA__HOLD);
     m->held_since = now;
     m->wake = renew_at(m);
@@ -391,10 +403,12 @@ static void wait_for_end(machine *m, const simba_owner *owner, int64_t store_now
     m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, owner, store_now_ms, place, &m->seed));
 }
 
-static void acquire_lost(machine *m, const simba_reply *reply, simba_local now, actions *out)
+static void acquire_lost(machine *m, const simba__event *event, actions *out)
 {
+    const simba_reply *reply = event->reply;
+    const simba_local now = event->now;
     m->maybe_granted = false;
-    learn(m, &reply->owner, out);
+    learn(m, owner_in(event), out);
     m->stop |= m->try_once;
     if (m->stop) {
         give_back_or_finish(m, now, out);
@@ -411,20 +425,20 @@ static void acquire_lost(machine *m, const simba_reply *reply, simba_local now, 
     }
 }
 
-static void on_acquire_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
+static void on_acquire_reply(machine *m, const simba__event *event, actions *out)
 {
-    if (reply->status < 0) {
-        acquire_failed(m, reply, now, out);
+    if (event->reply->status < 0) {
+        acquire_failed(m, event->reply, event->now, out);
         return;
     }
     m->failures = 0;
-    if (reply->outcome == SIMBA_MINE)
-        acquire_won(m, reply, now, out);
+    if (event->reply->outcome == SIMBA_MINE)
+        acquire_won(m, event, out);
     else
-        acquire_lost(m, reply, now, out);
+        acquire_lost(m, event, out);
 }
 
-static void renewed(machine *m, const simba_reply *reply, simba_local now, actions *out)
+static void renewed(machine *m, const simba__event *event, actions *out)
 {
     m->failures = 0;
     if (!leased(m))
@@ -433,23 +447,24 @@ static void renewed(machine *m, const simba_reply *reply, simba_local now, actio
         m->lease_from = m->sent_at;
     m->wake = renew_at(m);
     if (m->phase == SIMBA__HOLD)
-        m->owner = reply->owner;
+        m->owner = owner_in(event);
     if (m->kick)
-        submit(m, SIMBA_OP_RENEW, now, out); /* the push may be younger than this answer */
+        submit(m, SIMBA_OP_RENEW, event->now, out); /* the push may be younger than this answer */
 }
 
-static void on_renew_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
+static void on_renew_reply(machine *m, const simba__event *event, actions *out)
 {
+    const simba_reply *reply = event->reply;
     if (reply->status < 0) {
         m->failures++;
-        m->wake = retry_at(m, now);
+        m->wake = retry_at(m, event->now);
     } else if (reply->outcome == SIMBA_MINE && reply->owner.token == m->token) {
-        renewed(m, reply, now, out);
+        renewed(m, event, out);
     } else {
         m->maybe_granted = false;
         if (m->phase == SIMBA__HOLD)
             tell_released(m, reply->outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED,
-                          &reply->owner, false, out);
+                          owner_in(event), false, out);
         else
             m->graceful = false;
     }
@@ -466,14 +481,15 @@ static bool release_again(machine *m, const simba_reply *reply)
     return ++m->failures < RELEASE_TRIES;
 }
 
-static void on_release_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
+static void on_release_reply(machine *m, const simba__event *event, actions *out)
 {
-    if (release_again(m, reply)) {
+    const simba_local now = event->now;
+    if (release_again(m, event->reply)) {
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
         return;
     }
-    if (reply->status == 0)
-        learn(m, &reply->owner, out);
+    if (event->reply->status == 0)
+        learn(m, owner_in(event), out);
     finish(m, now, out);
 }
 
@@ -495,16 +511,17 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
         return;
     m->in_flight = false;
     m->last_error = event->reply->status;
+    m->last_outcome = (uint8_t)event->reply->outcome;
     look_when_asked(m, event);
     switch ((simba_op)m->op) {
     case SIMBA_OP_ACQUIRE:
-        on_acquire_reply(m, event->reply, event->now, out);
+        on_acquire_reply(m, event, out);
         break;
     case SIMBA_OP_RENEW:
-        on_renew_reply(m, event->reply, event->now, out);
+        on_renew_reply(m, event, out);
         break;
     case SIMBA_OP_RELEASE:
-        on_release_reply(m, event->reply, event->now, out);
+        on_release_reply(m, event, out);
         break;
     default:
         SIMBA__ASSERT(!"a contender asks for nothing else");
@@ -517,7 +534,6 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
 
 static void on_start(machine *m, const simba__event *event, actions *out)
 {
-    static const simba_owner nobody;
     SIMBA__ASSERT(m->phase == SIMBA__IDLE);
     m->seed = event->seed;
     m->nonce = simba__random_next(&m->seed);
@@ -552,7 +568,7 @@ static void on_stop(machine *m, simba_local now, actions *out)
             out->hurry = true;
         break;
     case SIMBA__HOLD:
-        tell_released(m, SIMBA_REASON_STOPPED, NULL, true, out);
+        tell_released(m, SIMBA_REASON_STOPPED, nobody, true, out);
         break;
     case SIMBA__TIDY:
     case SIMBA__GIVE_BACK:
@@ -600,12 +616,14 @@ static bool steps_back(const machine *m)
 
 /* Another one has it now. A holder that listens is to hear of us, unless it has because of another party of this client or of a
  * request that was refused on its account. */
-static void on_acquired_by_another(machine *m, const simba_push *push, bool used, simba_local now, actions *out)
+static void on_acquired_by_another(machine *m, const simba__event *event, actions *out)
 {
-    const bool tell_it = push->listens && !used && push->owner.token > m->owner.token;
+    const simba_push *push = event->push;
+    const simba_local now = event->now;
+    const bool tell_it = push->listens && !event->used && push->owner.token > m->owner.token;
     if (push->owner.token < m->owner.token)
         return; /* a reply came first */
-    learn(m, &push->owner, out);
+    learn(m, owner_in(event), out);
     /* A contender that has not asked since its last leadership has to ask in any case. */
     if (!m->queued)
         return;
@@ -625,15 +643,14 @@ static void on_acquired_by_another(machine *m, const simba_push *push, bool used
 static void on_push_while_seeking(machine *m, const simba__event *event, simba_local now, actions *out)
 {
     const simba_push *push = event->push;
-    static const simba_owner nobody;
     if (steps_back(m) && push->kind != SIMBA_PUSH_ACQUIRED)
         return;
     switch (push->kind) {
     case SIMBA_PUSH_ACQUIRED:
-        on_acquired_by_another(m, push, event->used, now, out);
+        on_acquired_by_another(m, event, out);
         break;
     case SIMBA_PUSH_RELEASED:
-        learn(m, &nobody, out);
+        learn(m, nobody, out);
         ask_again(m, now, out);
         break;
     case SIMBA_PUSH_CHANGED:

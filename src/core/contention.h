@@ -24,6 +24,7 @@
 #define SIMBA_CORE_CONTENTION_H
 
 #include "core/timing.h"
+#include "core/values.h"
 
 typedef enum simba__phase {
     SIMBA__IDLE,
@@ -53,6 +54,7 @@ typedef struct simba__event {
     const simba_reply *reply;  /* REPLY */
     simba_local asked_at;      /* REPLY: when the server was asked, as the store says; 0: it does not say */
     const simba_push *push;    /* PUSH */
+    const char *owner_id;      /* REPLY, PUSH: the id of the owner in it, as simba__known_of wants it; NULL: nobody */
     bool used;                 /* PUSH: it led to something, with a party before; the handler sets it for this one */
 } simba__event;
 
@@ -91,13 +93,14 @@ typedef struct simba__contention {
     int64_t min_hold_ns; /* a stop before this time keeps the mutex from others; 0: no such promise */
     simba_local wake;    /* when the phase goes on by itself */
     simba_local give_up;
-    simba_owner owner;   /* as last heard */
+    simba__known owner;  /* as last heard */
     uint32_t generation; /* of the latest request */
     int last_error;      /* of the latest request that failed; 0 after one that did not */
     uint16_t failures;   /* in a row */
     uint8_t phase;
     uint8_t op;
     uint8_t reason;
+    uint8_t last_outcome; /* of the latest answer */
     bool in_flight;
     bool stop;         /* the application asked to stop */
     bool once;         /* locker: one leadership, then done */

@@ -4,10 +4,14 @@
  *
  *            somebody wants          granted              nobody here wants it
  *     AWAY ───────────────▶ SOUGHT ──────────▶ USED ◀──────────────────────────▶ KEPT
- *      ▲                      │                 │        somebody wants it        │
- *      │ the contender        │ nobody wants it │ others are let in,              │ the linger is over,
- *      │ has stopped          ▼                 ▼ the grant is lost               ▼ others wait
- *      └─────────────────────────────────── LEAVING ◀─────────────────────────────┘
+ *      ▲                     ▲│                 │        somebody wants it        │
+ *      │        a moment has ││ nobody wants it │ others are let in,              │ the linger is over,
+ *      │        passed       │▼                 ▼ the grant is lost               ▼ others wait
+ *      │ the contender       │└────────────▶ LEAVING ◀────────────────────────────┘
+ *      ├─────────────────────│──────────────────┤
+ *      │ has stopped         │                  ▼ likewise, and others are to ask first
+ *      └─────────────────────┴─────────────── YIELDS
+ *        nobody wants it
  *
  * Rules:
  *   - At most one locker has the grant. Lockers get it in the order in which they came; a locker that has released it and
@@ -18,6 +22,13 @@
  *     longer, counted from its first release.
  *   - When others wait, a grant that is KEPT goes back at once. One that is USED goes back when its locker releases it and
  *     nobody here is in line, or SIMBA__LINGER_TURNS lockers had it meanwhile, or SIMBA__LINGER_NS have passed.
+ *   - What a store says takes a while to come, and a client that nobody stops makes thousands of turns meanwhile. So a client that
+ *     has heard of others expects them under its next grants too, and gives those back unasked: after SIMBA__LINGER_TURNS, and twice
+ *     as many for every SIMBA__LINGER_DOUBLES_NS for which it had the mutex and heard of nobody. After SIMBA__LINGER_DOUBLINGS of
+ *     these it no longer expects anybody.
+ *   - A store that keeps no order gives a free mutex to the first to ask, and the client that gave it back would be quicker than the
+ *     one that is told so. So that client YIELDS when it has let others in: it asks again after four times as long as giving back
+ *     took, but at most SIMBA__LINGER_NS.
  *   - A grant whose note may still change, because a write of its last user went unanswered, is not passed on.
  *   - A grant that is LEAVING is not used again. Who is in line then gets the next one.
  */
@@ -27,8 +38,9 @@
 #include "core/timing.h"
 #include "util/list.h"
 
-enum { SIMBA__LINGER_TURNS = 8 };
+enum { SIMBA__LINGER_TURNS = 8, SIMBA__LINGER_DOUBLINGS = 10 };
 #define SIMBA__LINGER_NS INT64_C(5000000)
+#define SIMBA__LINGER_DOUBLES_NS INT64_C(10000000)
 #define SIMBA__LINGER_LONGEST_NS INT64_C(1000000000)
 
 typedef enum simba__linger_phase {
@@ -37,6 +49,7 @@ typedef enum simba__linger_phase {
     SIMBA__USED,    /* a locker has it */
     SIMBA__KEPT,    /* no locker has it or wants it */
     SIMBA__LEAVING, /* the contender gives it back, or has lost it, and has not stopped yet */
+    SIMBA__YIELDS,  /* the contender has stopped. Lockers want the mutex, and let others ask first */
 } simba__linger_phase;
 
 /* A locker. Zeroed, it neither waits nor has anything. */
@@ -77,16 +90,20 @@ typedef struct simba__linger {
     simba__lingerer *user;      /* USED: the locker that has it */
     simba_local first_released; /* of this grant; SIMBA__NEVER: not yet */
     simba_local others_since;   /* they have waited while we had it */
-    simba_local until;          /* KEPT: when the linger is over */
+    simba_local heard_at; /* when it last heard of others, less the time without the mutex; SIMBA__NEVER: it did not */
+    simba_local left_at;  /* when the latest grant ended; SIMBA__NEVER: there was none */
+    simba_local until;    /* KEPT: when the linger is over. YIELDS: when to ask */
     uint8_t phase;
-    uint8_t turns; /* lockers that got the grant while others waited */
-    bool others;   /* others wait for it */
-    bool told;     /* the store says so when they begin to */
-    bool ending;   /* the client closes: begin nothing new */
+    bool others;    /* others wait for it, or did when it was given back */
+    bool told;      /* the store says so when they begin to */
+    bool ordered;   /* the store keeps their order */
+    bool ending;    /* the client closes: begin nothing new */
+    uint16_t turns; /* lockers that got the grant after the first, while others waited or were expected */
 } simba__linger;
 
-/* `told`: this store tells a holder when others begin to wait. */
-void simba__linger_init(simba__linger *machine, bool told);
+/* `told`: this store tells a holder when others begin to wait. `ordered`: it grants a mutex that becomes free to the first who
+ * waits. */
+void simba__linger_init(simba__linger *machine, bool told, bool ordered);
 void simba__linger_step(simba__linger *machine, const simba__linger_event *event, simba__linger_actions *ret_actions);
 
 #endif

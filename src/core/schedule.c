@@ -6,20 +6,10 @@
 #include "util/assert.h"
 #include "util/saturate.h"
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* At most once: a run that has begun is settled, whoever recorded it and under which policy. */
 static int64_t settled_ms(const simba__policy *policy, const simba__record *record)
 {
-    return policy->at_least_once ? record->through_ms : max64(record->through_ms, record->due_ms);
+    return policy->at_least_once ? record->through_ms : simba__max64(record->through_ms, record->due_ms);
 }
 
 static bool owes_a_run(const simba__policy *policy, const simba__record *record)
@@ -29,8 +19,8 @@ static bool owes_a_run(const simba__policy *policy, const simba__record *record)
 
 static int64_t retry_at_ms(const simba__record *record)
 {
-    const int64_t doublings = min64(max64(record->tries, 1) - 1, 20);
-    return simba__sat_add(record->ended_ms, min64(SIMBA__RETRY_FIRST_MS << doublings, SIMBA__RETRY_LAST_MS));
+    const int64_t doublings = simba__min64(simba__max64(record->tries, 1) - 1, 20);
+    return simba__sat_add(record->ended_ms, simba__min64(SIMBA__RETRY_FIRST_MS << doublings, SIMBA__RETRY_LAST_MS));
 }
 
 /* The run to repeat: at once if it was cut short, after a pause if it failed. A clock that went back must not
@@ -38,7 +28,7 @@ static int64_t retry_at_ms(const simba__record *record)
 static simba__plan plan_again(const simba__record *record, int64_t now_ms)
 {
     const bool cut_short = record->state == SIMBA__RUN_BEGUN;
-    const int64_t retry_ms = min64(retry_at_ms(record), simba__sat_add(now_ms, SIMBA__RETRY_LAST_MS));
+    const int64_t retry_ms = simba__min64(retry_at_ms(record), simba__sat_add(now_ms, SIMBA__RETRY_LAST_MS));
     if (!cut_short && now_ms < retry_ms)
         return (simba__plan){.kind = SIMBA__PLAN_WAIT, .at_ms = retry_ms};
     return (simba__plan){SIMBA__PLAN_RUN, record->due_ms, record->missed, cut_short};
@@ -72,7 +62,7 @@ simba__plan simba__schedule_plan(const simba__policy *policy, const simba__recor
     const simba__recurrence *recurrence = &policy->recurrence;
     const int64_t anchor_ms = record->anchor_ms;
     const int64_t settled = settled_ms(policy, record);
-    const int64_t from_ms = policy->catch_up == SIMBA_CATCH_UP_SKIP ? max64(settled, since_ms - 1) : settled;
+    const int64_t from_ms = policy->catch_up == SIMBA_CATCH_UP_SKIP ? simba__max64(settled, since_ms - 1) : settled;
     if (simba__recurrence_next(recurrence, anchor_ms, from_ms) > now_ms)
         return plan_wait(policy, record, from_ms);
     const int64_t due_ms = policy->catch_up == SIMBA_CATCH_UP_ALL
@@ -123,9 +113,9 @@ void simba__schedule_end(const simba__policy *policy, simba__record *record, int
     record->state = SIMBA__RUN_ENDED;
     record->result = result;
     record->ended_ms = now_ms;
-    record->tries = result == 0 ? 0 : min64(record->tries + 1, INT32_MAX);
+    record->tries = result == 0 ? 0 : simba__min64(record->tries + 1, INT32_MAX);
     if (result == 0 || !policy->at_least_once)
-        record->through_ms = max64(record->through_ms, record->due_ms);
+        record->through_ms = simba__max64(record->through_ms, record->due_ms);
 }
 
 int64_t simba__schedule_next_due(const simba__policy *policy, const simba__record *record)

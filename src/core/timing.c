@@ -19,16 +19,6 @@ const simba_timing simba__timing_defaults = {
     .linger_ms = 0,
 };
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t less_drift(const simba__timing *timing, int64_t ns)
 {
     /* Divide first: ten years of nanoseconds times a million would overflow. */
@@ -85,7 +75,7 @@ static int check(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_
     if (rc == 0)
         rc = check_range("jitter minimum", ms->jitter_min_ms, -longest, longest, err);
     if (rc == 0)
-        rc = check_range("jitter maximum", ms->jitter_max_ms, max64(ms->jitter_min_ms, 0), longest, err);
+        rc = check_range("jitter maximum", ms->jitter_max_ms, simba__max64(ms->jitter_min_ms, 0), longest, err);
     if (rc == 0)
         rc = check_range("linger", ms->linger_ms, 0, SIMBA_LINGER_MAX_MS, err);
     if (rc == 0)
@@ -117,10 +107,10 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
     timing.lease_ttl_ns = less_drift(&timing, timing.ttl_ns);
     /* Jitter that is longer than the lease would be most of the fail-over time. */
     const int64_t lease_ns = timing.ttl_ns + timing.transition_ns;
-    timing.jitter_max_ns = min64(ms->jitter_max_ms * MS, lease_ns / 10);
-    timing.jitter_min_ns = max64(ms->jitter_min_ms * MS, -lease_ns / 50);
+    timing.jitter_max_ns = simba__min64(ms->jitter_max_ms * MS, lease_ns / 10);
+    timing.jitter_min_ns = simba__max64(ms->jitter_min_ms * MS, -lease_ns / 50);
     if (ms->transition_ms == 0)
-        timing.jitter_min_ns = max64(timing.jitter_min_ns, 0);
+        timing.jitter_min_ns = simba__max64(timing.jitter_min_ns, 0);
 
     /* The length of a session is not known here; simba__timing_check_session checks the margin against it. */
     rc = check_range("stop margin", ms->stop_margin_ms, 0,
@@ -143,7 +133,7 @@ int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba
 
 int64_t simba__session_ns(const simba__timing *timing, int64_t ms)
 {
-    return less_drift(timing, simba__sat_mul(max64(ms, 0), MS));
+    return less_drift(timing, simba__sat_mul(simba__max64(ms, 0), MS));
 }
 
 int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms)
@@ -152,7 +142,7 @@ int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms
     if (timing->session)
         return session_ms / 3;
     const int64_t window_ns = simba__period_window_ns(timing) + timing->stop_margin_ns;
-    return max64(window_ns / MS / 2, 0);
+    return simba__max64(window_ns / MS / 2, 0);
 }
 
 int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err)
@@ -167,7 +157,7 @@ int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_e
  * transition. */
 static int64_t spare_ns(const simba__timing *timing)
 {
-    return min64(timing->ttl_ns / 20, 500 * MS);
+    return simba__min64(timing->ttl_ns / 20, 500 * MS);
 }
 
 /* How long before the end of the ttl to renew. The transition, less the drift bound, gives time for retries; if it
@@ -175,13 +165,13 @@ static int64_t spare_ns(const simba__timing *timing)
 static int64_t lead_ns(const simba__timing *timing)
 {
     const int64_t taken_off = timing->transition_ns - less_drift(timing, timing->transition_ns);
-    const int64_t usual = min64(spare_ns(timing) + taken_off, timing->ttl_ns / 4);
-    return max64(usual, timing->ttl_ns / 3 - timing->transition_ns);
+    const int64_t usual = simba__min64(spare_ns(timing) + taken_off, timing->ttl_ns / 4);
+    return simba__max64(usual, timing->ttl_ns / 3 - timing->transition_ns);
 }
 
 simba_local simba__period_renew_at(const simba__timing *timing, simba_local from)
 {
-    const int64_t grid = max64(min64(timing->ttl_ns / 40, 250 * MS), 1);
+    const int64_t grid = simba__max64(simba__min64(timing->ttl_ns / 40, 250 * MS), 1);
     const int64_t at = from.ns + simba__lease_ttl_ns(timing) - lead_ns(timing);
     return (simba_local){at - at % grid};
 }
@@ -202,10 +192,10 @@ int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms)
  * ask in step. */
 static int64_t growing_ns(int64_t base, unsigned times, int64_t most, uint64_t *seed)
 {
-    int64_t pause = max64(base, MS);
+    int64_t pause = simba__max64(base, MS);
     for (unsigned i = 0; i < times && pause < most; i++)
         pause *= 2;
-    pause = min64(pause, max64(most, MS));
+    pause = simba__min64(pause, simba__max64(most, MS));
     return simba__random_range(seed, pause - pause / 4, pause + pause / 4 + 1);
 }
 
@@ -224,20 +214,21 @@ int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures,
 {
     /* Even with no jitter, pause before asking a store that is away. */
     const int64_t usual =
-        min64(simba__timing_defaults.jitter_max_ms * MS, (timing->ttl_ns + timing->transition_ns) / 10);
-    const int64_t most = max64(timing->jitter_max_ns, usual);
+        simba__min64(simba__timing_defaults.jitter_max_ms * MS, (timing->ttl_ns + timing->transition_ns) / 10);
+    const int64_t most = simba__max64(timing->jitter_max_ns, usual);
     return growing_ns(most / 16, failures - 1, most, seed);
 }
 
 int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
 {
     if (timing->session)
-        return op == SIMBA_OP_RELEASE ? min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
+        return op == SIMBA_OP_RELEASE ? simba__min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
     if (op == SIMBA_OP_RENEW)
-        return min64(timing->op_timeout_ns, max64(simba__period_window_ns(timing) / 4, 20 * MS));
+        return simba__min64(timing->op_timeout_ns, simba__max64(simba__period_window_ns(timing) / 4, 20 * MS));
     /* A stop should not take long: if the release fails, the lease ends by itself. */
-    const int64_t most = op == SIMBA_OP_RELEASE ? min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
-    return min64(most, max64(simba__lease_ns(timing) / 4, 50 * MS));
+    const int64_t most =
+        op == SIMBA_OP_RELEASE ? simba__min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
+    return simba__min64(most, simba__max64(simba__lease_ns(timing) / 4, 50 * MS));
 }
 
 /* --- the others ---------------------------------------------------------------------------------- */
@@ -247,10 +238,10 @@ int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
  * time within it. */
 static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *seed)
 {
-    const int64_t first = min64(2 * MS, timing->jitter_max_ns / 20);
-    const int64_t apart = min64(12 * MS, timing->jitter_max_ns / 20);
-    if (place > 1 && place - 1 >= (timing->jitter_max_ns - first) / max64(apart, 1))
-        return simba__random_range(seed, min64(first, timing->jitter_max_ns), timing->jitter_max_ns);
+    const int64_t first = simba__min64(2 * MS, timing->jitter_max_ns / 20);
+    const int64_t apart = simba__min64(12 * MS, timing->jitter_max_ns / 20);
+    if (place > 1 && place - 1 >= (timing->jitter_max_ns - first) / simba__max64(apart, 1))
+        return simba__random_range(seed, simba__min64(first, timing->jitter_max_ns), timing->jitter_max_ns);
     return first + (place - 1) * apart;
 }
 
@@ -259,15 +250,15 @@ int64_t simba__owner_left_ns(const simba_owner *owner, int64_t now_ms)
     int64_t left_ms;
     if (__builtin_sub_overflow(owner->transition_at_ms, now_ms, &left_ms))
         left_ms = now_ms < 0 ? SIMBA_LEASE_MAX_MS : 0;
-    return max64(min64(left_ms, SIMBA_LEASE_MAX_MS), 0) * MS;
+    return simba__max64(simba__min64(left_ms, SIMBA_LEASE_MAX_MS), 0) * MS;
 }
 
 int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, int64_t place,
                               uint64_t *seed)
 {
-    const int64_t left_ms =
-        max64(min64(simba__sat_sub(owner->transition_at_ms, now_ms), SIMBA_LEASE_MAX_MS), -SIMBA_LEASE_MAX_MS);
+    const int64_t told_ms = simba__sat_sub(owner->transition_at_ms, now_ms);
+    const int64_t left_ms = simba__max64(simba__min64(told_ms, SIMBA_LEASE_MAX_MS), -SIMBA_LEASE_MAX_MS);
     const int64_t later = place > 0 ? turn_ns(timing, place, seed)
                                     : simba__random_range(seed, timing->jitter_min_ns, timing->jitter_max_ns);
-    return max64(left_ms * MS + later, 0);
+    return simba__max64(left_ms * MS + later, 0);
 }

@@ -11,4 +11,19 @@ static inline bool simba__is_another(const simba_owner *one, const simba_owner *
     return one->token != other->token || strcmp(one->id, other->id) != 0;
 }
 
+/* An owner as a machine knows it: a simba_owner without a copy of the id, because many machines know the same one. The id belongs to
+ * whoever runs the machine. Zeroes: nobody. */
+typedef struct simba__known {
+    const char *id; /* NULL: nobody */
+    int64_t acquired_at_ms;
+    int64_t ttl_at_ms;
+    int64_t transition_at_ms;
+    uint64_t token;
+} simba__known;
+
+/* `id` has the same text as that of the owner, and lasts as long as somebody knows this owner. */
+simba__known simba__known_of(const simba_owner *owner, const char *id);
+simba_owner simba__known_shown(const simba__known *known);
+bool simba__knows_another(const simba__known *one, const simba__known *other);
+
 #endif

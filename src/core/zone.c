@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "core/calendar.h"
 #include "util/error.h"
 
 #define HEADER_SIZE 44

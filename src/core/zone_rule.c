@@ -1,8 +1,6 @@
 /* See zone_rule.h. */
 #include "core/zone_rule.h"
 
-#include <string.h>
-
 #include "core/calendar.h"
 
 /* --- reading -------------------------------------------------------------------------------------- */

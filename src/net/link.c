@@ -18,7 +18,6 @@
 #include "util/clock.h"
 #include "util/descriptors.h"
 #include "util/error.h"
-#include "util/mem.h"
 
 enum { BACKOFF_FIRST_MS = 20, BACKOFF_DOUBLINGS = 5 };
 

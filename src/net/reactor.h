@@ -21,6 +21,7 @@
 #define SIMBA_NET_REACTOR_H
 
 #include <simba/backend.h>
+#include <stdatomic.h>
 
 /* Where threads wait: an epoll, and the bell in it. */
 typedef struct simba__waitset {
@@ -34,7 +35,7 @@ typedef struct simba__reactor {
     simba__waitset threads;
     simba__waitset loop; /* of the application; -1: there is none */
     simba_io *first;
-    unsigned answering; /* descriptors on which answers arrive */
+    atomic_uint answering; /* descriptors on which answers arrive; any thread may look */
     unsigned looks;
     simba_local armed; /* the time that the timer is set to */
 } simba__reactor;

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "util/error.h"
 #include "util/mem.h"
@@ -53,9 +52,13 @@ static void end(void)
     atomic_fetch_sub(&inside, 1);
 }
 
-static void keep(rest *what)
+/* May it be freed? Then `end` follows. Otherwise it is kept. */
+static bool begin_to_free(rest *what)
 {
-    what->next = atomic_exchange(&kept, what);
+    const bool may = begin();
+    if (!may)
+        what->next = atomic_exchange(&kept, what);
+    return may;
 }
 
 static void shut(void)
@@ -135,12 +138,8 @@ int simba__tls_context_new(const simba__tls_files *files, simba_error *err, simb
 
 void simba__tls_context_free(simba__tls_context *context)
 {
-    if (!context)
+    if (!context || !begin_to_free(&context->rest))
         return;
-    if (!begin()) {
-        keep(&context->rest);
-        return;
-    }
     SSL_CTX_free(context->ssl);
     end();
     simba__free(context);
@@ -194,12 +193,8 @@ simba__tls *simba__tls_new(simba__tls_context *context, const char *host)
 
 void simba__tls_free(simba__tls *tls)
 {
-    if (!tls)
+    if (!tls || !begin_to_free(&tls->rest))
         return;
-    if (!begin()) {
-        keep(&tls->rest);
-        return;
-    }
     SSL_free(tls->ssl);
     end();
     simba__free(tls);

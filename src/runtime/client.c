@@ -45,6 +45,15 @@ int simba__client_enter(simba_client *client, simba_error *err)
     return rc;
 }
 
+int simba__client_enter_open(simba_client *client)
+{
+    const int rc = simba__client_enter(client, NULL);
+    if (rc < 0 || !client->closed)
+        return rc;
+    simba__leave(&client->turn);
+    return SIMBA_ECLOSED;
+}
+
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
 {
     const int rc = simba__check_mutex(mutex, err);
@@ -121,8 +130,8 @@ static void leave(simba__turn *turn)
     if (hands_over)
         atomic_fetch_add(&client->refs, 1);
     hand_over(turn);
-    if (client->closing)
-        pthread_cond_broadcast(&turn->changed); /* a thread that closes the client waits for us, if we led */
+    if (client->closing) /* the thread that closes the client waits for us, if we led */
+        simba__condition_wake(&turn->changed, &turn->wakeups, false);
     simba__list dead = client->dispatcher.dead;
     client->dispatcher.dead = (simba__list){0};
     simba__turn_end(turn);
@@ -146,12 +155,9 @@ int simba__client_new(const simba_client_options *options, simba_error *err, sim
     client->fork_generation = atomic_load(&fork_generation);
     client->store_closed = true;
     simba__ring_init(&client->parties);
+    simba__slab_init(&client->asked, sizeof(simba__asked));
     atomic_init(&client->refs, 1);
-    const int rc = simba__turn_init(&client->turn, &hooks, &client->options, err);
-    if (rc < 0) {
-        simba__free(client);
-        return rc;
-    }
+    simba__turn_init(&client->turn, &hooks, &client->options);
     *ret_client = client;
     return 0;
 }
@@ -161,6 +167,7 @@ void simba__client_unref(simba_client *client)
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
     simba__topics_fini(&client->topics);
+    simba__slab_fini(&client->asked);
     simba__turn_fini(&client->turn);
     simba_url_free(client->url);
     simba__free(client);

@@ -14,8 +14,15 @@
 #include "runtime/topics.h"
 #include "runtime/turn.h"
 #include "util/ring.h"
+#include "util/slab.h"
 
 typedef enum simba__store_state { SIMBA__STORE_UNKNOWN, SIMBA__STORE_ANSWERS, SIMBA__STORE_FAILS } simba__store_state;
+
+/* A request of a party, while it is under way. */
+typedef struct simba__asked {
+    simba_request request; /* first */
+    struct simba__party *party;
+} simba__asked;
 
 struct simba_client {
     simba_host host; /* first: a host is its client */
@@ -33,6 +40,7 @@ struct simba_client {
     simba__topics topics;
 
     simba__requests requests;
+    simba__slab asked; /* requests of parties that are under way */
     atomic_bool wake_wanted;
     bool settling;
 
@@ -65,6 +73,8 @@ void simba__client_unref(simba_client *client);
 int simba__client_forked(const simba_client *client, simba_error *err);
 /* Begin a turn. SIMBA_EFORKED: no turn has begun, because the lock belongs to the parent. */
 int simba__client_enter(simba_client *client, simba_error *err);
+/* The same, unless the client is closed. SIMBA_ECLOSED, SIMBA_EFORKED: no turn has begun. */
+int simba__client_enter_open(simba_client *client);
 /* Is this a valid name for a mutex, also in this store? Any thread. SIMBA_EINVAL. */
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err);
 

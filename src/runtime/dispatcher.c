@@ -195,7 +195,7 @@ static void on_stalled(simba_timer *timer, simba_local now)
 
 static void want_thread(simba__dispatcher *pool)
 {
-    pthread_cond_signal(&pool->wanted);
+    simba__turn_signal_one(pool->turn, &pool->wanted);
     if (pool->queued.count > pool->idle && pool->stalled.index == 0)
         simba__timers_set(&pool->turn->timers, &pool->stalled, simba__local_add(pool->turn->now, STALL_NS));
 }
@@ -255,8 +255,6 @@ int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, con
     dispatcher->type = type;
     dispatcher->turn = turn;
     dispatcher->stalled.fire = on_stalled;
-    if (simba__cond_init(&dispatcher->wanted) != 0)
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
     dispatcher->ready = true;
     if (turn->options->dispatch != SIMBA_DISPATCH_POOL)
         return 0;
@@ -276,11 +274,10 @@ void simba__dispatcher_fini(simba__dispatcher *dispatcher)
     simba__enter(turn);
     dispatcher->quit = true;
     simba__timers_clear(&turn->timers, &dispatcher->stalled);
-    pthread_cond_broadcast(&dispatcher->wanted);
+    simba__turn_signal(turn, &dispatcher->wanted);
     while (dispatcher->threads.first)
         simba__turn_wait(turn, &turn->changed, SIMBA__NEVER);
     simba__leave(turn);
     join_ended(dispatcher);
-    pthread_cond_destroy(&dispatcher->wanted);
     dispatcher->ready = false;
 }

@@ -41,7 +41,7 @@ struct simba__dispatcher {
     const simba__strand_type *type; /* of all its strands */
     simba__list queued;             /* strands with something to run */
     simba__list dead;               /* to be destroyed at the end of the turn */
-    pthread_cond_t wanted;          /* pool: a strand was queued */
+    simba__condition wanted;        /* pool: a strand was queued */
     simba__list threads;            /* pool: running threads, and ended ones to be joined */
     simba__list ended;
     unsigned idle;

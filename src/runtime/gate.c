@@ -91,16 +91,35 @@ static void pass_in_line(simba__gate *gate, pthread_mutex_t *lock)
     pthread_cond_destroy(&self.moved);
 }
 
-void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock)
+/* Under the lock. */
+static void take_heat(simba__gate *gate)
 {
-    if (atomic_load_explicit(&gate->urgent, memory_order_relaxed) > 0 || pthread_mutex_trylock(lock) != 0)
-        pass_in_line(gate, lock);
     const pthread_t self = pthread_self();
     if (!pthread_equal(gate->last, self))
         gate->heat /= 2;
     else if (gate->heat < HOTTEST)
         gate->heat++;
     gate->last = self;
+}
+
+static bool is_free(simba__gate *gate, pthread_mutex_t *lock)
+{
+    return atomic_load(&gate->urgent) == 0 && pthread_mutex_trylock(lock) == 0;
+}
+
+bool simba__gate_try(simba__gate *gate, pthread_mutex_t *lock)
+{
+    const bool taken = is_free(gate, lock);
+    if (taken)
+        take_heat(gate);
+    return taken;
+}
+
+void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock)
+{
+    if (!is_free(gate, lock))
+        pass_in_line(gate, lock);
+    take_heat(gate);
 }
 
 void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock)
@@ -110,6 +129,11 @@ void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock)
     atomic_fetch_add(&gate->urgent, 1);
     pthread_mutex_lock(lock);
     atomic_fetch_sub(&gate->urgent, 1);
+}
+
+bool simba__gate_is_urgent(const simba__gate *gate)
+{
+    return atomic_load(&gate->urgent) > 0;
 }
 
 void simba__gate_leave(simba__gate *gate)

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "util/list.h"
 
@@ -42,10 +43,14 @@ typedef struct simba__gate {
 void simba__gate_init(simba__gate *gate);
 void simba__gate_fini(simba__gate *gate);
 
+/* Take the lock that is behind the gate if it is free, and no thread of the client's own waits for it. */
+bool simba__gate_try(simba__gate *gate, pthread_mutex_t *lock);
 /* Take the lock that is behind the gate. */
 void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock);
 /* The same for the client's own threads, past the line. */
 void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock);
+/* The caller holds the lock: does a thread of the client's own wait for it? */
+bool simba__gate_is_urgent(const simba__gate *gate);
 /* The caller, who holds the lock, is about to release it. */
 void simba__gate_leave(simba__gate *gate);
 

@@ -98,22 +98,63 @@ static void deliver_note(simba__party *party, const simba_push *push)
 
 static bool is_known_to(const simba__party *party, const simba_push *push)
 {
-    const simba_request *request = &party->request;
-    return simba__requests_answered(request) && simba__delivery_is_known(&request->reply, push);
+    const simba_request *request = party->request;
+    return request && simba__requests_answered(request) && simba__delivery_is_known(&request->reply, push);
+}
+
+static void tell(simba__party *party, const simba_push *push, simba__delivery *delivery)
+{
+    deliver_note(party, push);
+    if (!simba__delivery_concerns(delivery, party->type->is_member) || is_known_to(party, push))
+        return;
+    simba__event event = {.kind = SIMBA__EV_PUSH, .now = party->client->turn.now, .push = push, .used = delivery->used};
+    party->type->event(party, &event);
+    simba__delivery_made(delivery, party->type->is_member, event.used);
+}
+
+/* Keep the news of an owner for those who wait. False: they have to hear it now. */
+static bool keep_news(simba__topic *topic, const simba_push *push, simba_local now)
+{
+    if (!topic->news)
+        return false;
+    const bool can_wait = simba__news_can_wait(topic->news, push, now);
+    simba__news_keep(topic->news, push, now);
+    return can_wait;
+}
+
+/* Does one who waits have to hear whatever happens, for its application or for the log? */
+static bool must_all_hear(const simba_client *client, const simba__topic *topic)
+{
+    return topic->watchful > 0 || simba__has_listener(&client->options);
+}
+
+/* Is there anybody left among those who wait who has to hear it? */
+static bool goes_on(const simba_push *push, const simba__delivery *delivery, bool kept)
+{
+    switch (push->kind) {
+    case SIMBA_PUSH_ACQUIRED:
+        return !kept || (push->listens && !delivery->used); /* one of them makes itself known to the holder */
+    case SIMBA_PUSH_FREED:
+    case SIMBA_PUSH_NOTED:
+        return false; /* says nothing to one who waits */
+    default:
+        return !delivery->used;
+    }
 }
 
 static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
     for (simba__list_item *item = topic->parties.first, *next; item; item = next) {
-        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
         next = item->next;
-        deliver_note(party, push);
-        if (!simba__delivery_concerns(&delivery, party->type->is_member) || is_known_to(party, push))
-            continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push, .used = delivery.used};
-        party->type->event(party, &event);
-        simba__delivery_made(&delivery, party->type->is_member, event.used);
+        tell(SIMBA__OF_ITEM(item, simba__party, of_topic), push, &delivery);
+    }
+    const bool all = must_all_hear(client, topic);
+    const bool kept = push->kind == SIMBA_PUSH_ACQUIRED && keep_news(topic, push, client->turn.now);
+    for (simba__list_item *item = topic->waiting.first, *next; item && (all || goes_on(push, &delivery, kept));
+         item = next) {
+        next = item->next;
+        tell(SIMBA__OF_ITEM(item, simba__party, of_topic), push, &delivery);
     }
 }
 
@@ -138,21 +179,28 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
 }
 
+static simba__party *find_nonce(const simba__list *parties, uint64_t nonce)
+{
+    for (simba__list_item *item = parties->first; item; item = item->next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
+        if (party->type->is_member && ((const simba__member *)(const void *)party)->machine.nonce == nonce)
+            return party;
+    }
+    return NULL;
+}
+
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
     simba_client *client = of(host);
     client->stats.pushes++;
     push = simba__push_check(push);
     const simba__topic *topic = simba__topics_find(&client->topics, mutex);
-    for (simba__list_item *item = topic ? topic->parties.first : NULL; item; item = item->next) {
-        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
-        const simba__member *member = (const simba__member *)(const void *)party;
-        if (!party->type->is_member || member->machine.nonce != nonce)
-            continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
+    simba__party *party = topic ? find_nonce(&topic->parties, nonce) : NULL;
+    if (topic && !party)
+        party = find_nonce(&topic->waiting, nonce);
+    simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
+    if (party)
         party->type->event(party, &event);
-        return;
-    }
 }
 
 /* A server may grant a shorter session than we asked for. Contenders whose stop margin does not fit into it never

@@ -8,6 +8,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/name.h"
 #include "util/sized.h"
 #include "util/text.h"
 
@@ -79,7 +80,7 @@ static int make_id(simba__member *member, const char *id, simba_error *err)
         simba_id_host(generated);
         id = generated;
     }
-    member->id = simba__strdup(id);
+    member->id = simba__name_make(id);
     return member->id ? 0 : simba__fail(err, SIMBA_ENOMEM, "out of memory");
 }
 
@@ -112,7 +113,8 @@ void simba__member_fini(simba__member *member)
     shared_timing *timing = timing_of(member);
     if (timing && atomic_fetch_sub(&timing->refs, 1) == 1)
         simba__free(timing);
-    simba__free(member->id);
+    simba__name_drop(member->machine.owner.id);
+    simba__name_drop(member->id);
 }
 
 /* --- stepping ------------------------------------------------------------------------------------- */
@@ -136,18 +138,34 @@ static void publish(simba__member *member)
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
+/* The owner that a reply or a push tells of, and the store's time then. NULL: it does not. */
+static const simba_owner *owner_in(const simba__event *event, int64_t *ret_now_ms)
+{
+    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0) {
+        *ret_now_ms = event->reply->now_ms;
+        return &event->reply->owner;
+    }
+    if (event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED) {
+        *ret_now_ms = event->push->now_ms;
+        return &event->push->owner;
+    }
+    return NULL;
+}
+
+static const char *owner_id_in(const simba__member *member, const simba__event *event)
+{
+    int64_t now_ms;
+    const simba_owner *owner = owner_in(event, &now_ms);
+    if (!owner || simba_owner_is_none(owner))
+        return NULL;
+    return strcmp(owner->id, member->id) == 0 ? member->id : simba__topic_hear(member->party.topic, owner->id);
+}
+
 /* Until when the owner that we just heard of has the mutex, on our own clock. */
 static void note_owner_end(simba__member *member, const simba__event *event)
 {
-    const simba_owner *owner = NULL;
-    int64_t now_ms = 0;
-    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0) {
-        owner = &event->reply->owner;
-        now_ms = event->reply->now_ms;
-    } else if (event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED) {
-        owner = &event->push->owner;
-        now_ms = event->push->now_ms;
-    }
+    int64_t now_ms;
+    const simba_owner *owner = owner_in(event, &now_ms);
     if (owner)
         member->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
 }
@@ -189,13 +207,16 @@ static void log_step(simba__member *member, const simba__event *event, const sim
     simba__eventlog_step(&who, &member->machine, event, actions);
 }
 
-void simba__member_step(simba__party *party, simba__event *event)
+static void take_step(simba__member *member, simba__event *event)
 {
-    simba__member *member = (simba__member *)(void *)party;
+    simba__party *party = &member->party;
     const simba__before before = simba__tally_before(&member->machine);
     event->session_until.ns = atomic_load_explicit(&party->client->session_until_ns, memory_order_relaxed);
+    event->owner_id = owner_id_in(member, event);
+    const char *known_id = member->machine.owner.id;
     simba__actions actions;
     simba__contention_step(&member->machine, event, &actions);
+    simba__name_replace(known_id, member->machine.owner.id);
     event->used = actions.used;
     publish(member);
     note_owner_end(member, event);
@@ -211,6 +232,68 @@ void simba__member_step(simba__party *party, simba__event *event)
         simba__party_stopped(party);
     if (actions.released && type_of(member)->acks_at_once)
         simba__member_ack(member);
+}
+
+/* --- news that is heard late ------------------------------------------------------------------------- */
+
+/* Before `event` happens to it. */
+static void catch_up(simba__member *member, const simba__event *event)
+{
+    const simba__topic *topic = member->party.topic;
+    const simba__news *news = topic->news;
+    if (!news || member->heard == news->number || member->party.of_topic.list != &topic->waiting)
+        return;
+    member->heard = news->number;
+    if (simba__news_is_known(news, event))
+        return;
+    const simba_push push = simba__news_late(news, event->now);
+    simba__event late = {.kind = SIMBA__EV_PUSH, .now = event->now, .push = &push};
+    take_step(member, &late);
+}
+
+void simba__member_catch_up(simba__member *member)
+{
+    const simba__event look = {.kind = SIMBA__EV_TIMER, .now = member->party.client->turn.now};
+    catch_up(member, &look);
+}
+
+/* From the second one that waits on there may be news that is kept. Without memory for it all hear everything at once. */
+static void begin_news(simba__topic *topic)
+{
+    topic->news = simba__calloc(1, sizeof *topic->news);
+    for (simba__list_item *item = topic->news ? topic->waiting.first : NULL; item; item = item->next) {
+        simba__member *member = (simba__member *)(void *)SIMBA__OF_ITEM(item, simba__party, of_topic);
+        simba__news_told(topic->news, member->owner_until);
+        member->heard = topic->news->number;
+    }
+}
+
+/* After each step: does it wait? One that begins to has heard everything. */
+static void enlist(simba__member *member)
+{
+    simba__topic *topic = member->party.topic;
+    simba__list_item *item = &member->party.of_topic;
+    const bool waits = simba__news_waits(&member->machine);
+    simba__list *list = waits ? &topic->waiting : &topic->parties;
+    if (!member->party.running)
+        return;
+    if (item->list != list) {
+        simba__list_append(list, item);
+        member->heard = topic->news ? topic->news->number : 0;
+    }
+    if (!topic->news && topic->waiting.count > 1)
+        begin_news(topic);
+    if (waits && topic->news)
+        simba__news_told(topic->news, member->owner_until);
+}
+
+void simba__member_step(simba__party *party, simba__event *event)
+{
+    simba__member *member = (simba__member *)(void *)party;
+    if (party->topic->news)
+        catch_up(member, event);
+    take_step(member, event);
+    enlist(member);
 }
 
 void simba__member_start(simba__member *member, simba_local give_up)
@@ -334,12 +417,25 @@ int simba__member_lease(const simba__member *member, simba_lease *ret_lease)
     return simba__sized_tell(ret_lease, &lease);
 }
 
+int simba__member_owner(simba__member *member, simba_owner *ret_owner)
+{
+    simba_client *client = member->party.client;
+    const int rc = simba__client_enter_open(client);
+    if (rc < 0)
+        return rc;
+    simba__member_catch_up(member);
+    *ret_owner = simba__known_shown(&member->machine.owner);
+    simba__leave(&client->turn);
+    return 0;
+}
+
 int64_t simba__member_owner_left_ms(simba__member *member)
 {
     simba_client *client = member->party.client;
     if (simba__client_enter(client, NULL) < 0)
         return 0;
-    const bool none = simba_owner_is_none(&member->machine.owner);
+    simba__member_catch_up(member);
+    const bool none = !member->machine.owner.id;
     const int64_t left_ns = member->owner_until.ns - client->turn.now.ns;
     const bool session = client->timing.session;
     simba__leave(&client->turn);

@@ -18,9 +18,9 @@ typedef struct simba__member_type {
 struct simba__member {
     simba__party party;        /* first */
     simba__contention machine; /* its timing is the client's, or shared with members that have the same */
-    char *id;
-    simba_local owner_until; /* when the lease of the known owner ends unless it is renewed */
-    simba_local waits_since; /* while it looks for leadership, for the statistics */
+    const char *id;            /* a name of util/name.h, like that of the owner that the machine knows */
+    simba_local owner_until;   /* when the lease of the known owner ends unless it is renewed */
+    simba_local waits_since;   /* while it looks for leadership, for the statistics */
     /* For reading without the lock. Where leases are sessions, INT64_MAX means the end of the session, which moves
      * by itself. */
     _Atomic int64_t valid_until_ns;
@@ -31,6 +31,7 @@ struct simba__member {
     bool writes_note;     /* a write of the note is under way */
     bool note_unsure;     /* the last write went unanswered: the store may still carry it out */
     _Atomic uint32_t use; /* of a grant that lockers share: changes whenever one gets or leaves it. Otherwise 0 */
+    uint32_t heard;       /* while it waits: the number of the latest news that it has heard, see core/delivery.h */
     bool hears_notes;     /* reports changes of the note while it runs */
     _Atomic uint64_t plain_token; /* under this grant the note is known to have no record, see worknote.h */
 };
@@ -51,6 +52,8 @@ void simba__member_say_lease(simba__member *member, bool renewed);
 /* Look at the clock before calling the application: a process that did not run for a while may have lost the lease
  * of which it is about to tell. */
 void simba__member_look(simba__member *member);
+/* Before its owner is looked at: hear the news that was kept for it. */
+void simba__member_catch_up(simba__member *member);
 
 /* Write a line of the event log around a callback. Any thread. */
 void simba__member_say(const simba__member *member, const char *words);
@@ -66,6 +69,8 @@ uint64_t simba__member_token(const simba__member *member);
 int simba__member_lease(const simba__member *member, simba_lease *ret_lease);
 
 /* Not in a turn. */
+/* The owner that its machine knows. SIMBA_ECLOSED, SIMBA_EFORKED. */
+int simba__member_owner(simba__member *member, simba_owner *ret_owner);
 int64_t simba__member_owner_left_ms(simba__member *member);
 int simba__member_grant(simba__member *member, simba_grant *ret_grant);
 simba_status simba__member_status(const simba__member *member);

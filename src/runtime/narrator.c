@@ -42,7 +42,7 @@ static void look_at_owner(const simba__narrator *who, const simba__actions *acti
     const simba__contention *machine = who->machine;
     if (actions->changed)
         who->said->waits = false;
-    if (machine->phase != SIMBA__SEEK || machine->in_flight || who->said->waits || simba_owner_is_none(&machine->owner))
+    if (machine->phase != SIMBA__SEEK || machine->in_flight || who->said->waits || !machine->owner.id)
         return;
     who->said->waits = true;
     simba__facts facts = facts_of(who, now);

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "core/tally.h"
+#include "runtime/narrator.h"
 #include "util/error.h"
 
 static simba__party *of_timer(simba_timer *timer)
@@ -13,13 +15,19 @@ static simba__party *of_timer(simba_timer *timer)
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__party *party = of_timer(timer);
+    static const simba_reply no_memory = {.status = SIMBA_ENOMEM};
     simba__event event = {.kind = SIMBA__EV_TIMER, .now = now};
+    if (party->unasked)
+        event =
+            (simba__event){.kind = SIMBA__EV_REPLY, .now = now, .generation = party->generation, .reply = &no_memory};
+    party->unasked = false;
     party->type->event(party, &event);
 }
 
 static void on_reply(simba_request *request)
 {
-    simba__party *party = (simba__party *)(void *)((char *)request - offsetof(simba__party, request));
+    simba__asked *asked = (simba__asked *)(void *)request;
+    simba__party *party = asked->party;
     simba__event event = {
         .kind = SIMBA__EV_REPLY,
         .now = party->client->turn.now,
@@ -27,7 +35,10 @@ static void on_reply(simba_request *request)
         .reply = &request->reply,
         .asked_at = request->asked_at,
     };
+    simba_client *client = party->client;
+    party->request = NULL;
     party->type->event(party, &event);
+    simba__slab_give(&client->asked, asked);
 }
 
 /* --- its strand ----------------------------------------------------------------------------------- */
@@ -92,8 +103,6 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     party->type = type;
     party->client = client;
     party->timer.fire = on_timer;
-    party->request.done = on_reply;
-    party->request.mutex = party->topic->mutex;
     party->strand = (simba__strand){.dispatcher = &client->dispatcher, .refs = 1};
     simba__ring_set(&client->parties, &party->of_client, true);
     client->stats.contenders += type->is_member && !type->hidden;
@@ -118,6 +127,7 @@ void simba__party_started(simba__party *party)
     party->running = true;
     party->starts++;
     party->client->running++;
+    party->topic->watchful += party->curious && party->type->is_member;
     simba__list_append(&party->topic->parties, &party->of_topic);
 }
 
@@ -128,23 +138,57 @@ void simba__party_stopped(simba__party *party)
         return;
     party->running = false;
     party->client->running--;
+    party->topic->watchful -= party->curious && party->type->is_member;
     simba__list_remove(&party->of_topic);
     simba__party_want(party, false);
     simba__turn_signal(turn, &turn->changed);
     let_orphan_go(&party->strand);
 }
 
+/* The machine hears of it by the timer, at once: it has just been told that the request is under way. */
+static void fail_to_ask(simba__party *party, simba_op op)
+{
+    simba_client *client = party->client;
+    const simba_request request = {.op = op, .mutex = party->topic->mutex};
+    simba_error cause, whole;
+    simba__fail(&cause, SIMBA_ENOMEM, "out of memory");
+    simba__fail(&whole, SIMBA_ENOMEM, "%s %s: out of memory", simba__op_name(op), request.mutex);
+    simba__narrate_failure(client, &request, &cause, &whole);
+    simba__tally_error(&client->stats, SIMBA_ENOMEM);
+    party->unasked = true;
+}
+
+static void ask(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing)
+{
+    simba_client *client = party->client;
+    simba__asked *asked = simba__slab_take(&client->asked);
+    party->generation = actions->generation;
+    if (!asked) {
+        fail_to_ask(party, actions->op);
+        return;
+    }
+    *asked = (simba__asked){.request = {.mutex = party->topic->mutex, .done = on_reply}, .party = party};
+    party->request = &asked->request;
+    simba__actions_request(actions, id, timing, party->request);
+    simba__requests_submit(&client->requests, party->request);
+}
+
+void simba__party_explain(simba__party *party, simba_error *err)
+{
+    if (party->request)
+        party->request->err = err;
+    else
+        simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", party->topic->mutex);
+}
+
 void simba__party_act(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing)
 {
     simba_client *client = party->client;
-    if (actions->submit) {
-        party->generation = actions->generation;
-        simba__actions_request(actions, id, timing, &party->request);
-        simba__requests_submit(&client->requests, &party->request);
-    }
-    if (actions->hurry)
-        party->request.give_up = party->request.deadline;
-    simba__timers_set(&client->turn.timers, &party->timer, actions->timer);
+    if (actions->submit)
+        ask(party, actions, id, timing);
+    if (actions->hurry && party->request)
+        party->request->give_up = party->request->deadline;
+    simba__timers_set(&client->turn.timers, &party->timer, party->unasked ? client->turn.now : actions->timer);
     simba__topic_retry(&client->topics, party->topic);
 }
 
@@ -192,18 +236,4 @@ void simba__party_discard(simba__party *party)
     else
         simba__strand_unref(&party->strand);
     simba__leave(&client->turn);
-}
-
-int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner)
-{
-    simba_client *client = party->client;
-    int rc = simba__client_enter(client, NULL);
-    if (rc < 0)
-        return rc;
-    if (client->closed)
-        rc = SIMBA_ECLOSED;
-    else
-        *ret_owner = *owner;
-    simba__leave(&client->turn);
-    return rc;
 }

@@ -29,13 +29,14 @@ struct simba__party {
     simba__list_item of_topic; /* while started */
     simba__strand strand;
     simba_timer timer;
-    simba_request request;
-    uint32_t generation;  /* of the request */
-    unsigned starts : 28; /* how often it was started: tells one life from the next */
-    bool running : 1;     /* started and not yet stopped */
-    bool wants : 1;       /* counts in the topic's interest */
-    bool curious : 1;     /* wants to hear of every change; set before it is started */
-    bool orphaned : 1;    /* the handle is gone: destroy the party when it has stopped */
+    simba_request *request; /* NULL: none is under way, or there was no memory for it */
+    uint32_t generation;    /* of the latest request */
+    unsigned starts : 27;   /* how often it was started: tells one life from the next */
+    bool unasked : 1;       /* there was no memory for its request, and the machine has not heard of that yet */
+    bool running : 1;       /* started and not yet stopped */
+    bool wants : 1;         /* counts in the topic's interest */
+    bool curious : 1;       /* wants to hear of every change; set before it is started */
+    bool orphaned : 1;      /* the handle is gone: destroy the party when it has stopped */
 };
 
 /* For the client's dispatcher, whose strands are those of parties. */
@@ -52,8 +53,11 @@ void simba__party_stopped(simba__party *party);
 void simba__party_want(simba__party *party, bool wants);
 /* Calls only started parties. */
 void simba__party_send_stop(simba__party *party);
-/* Carry out the actions that every party has: request, timer. */
+/* Carry out the actions that every party has: request, timer. A request has memory only while it is under way: most of a
+ * million mutexes that are held wait for the time of their renewal. If there is no memory for it, it fails. */
 void simba__party_act(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing);
+/* After `simba__party_act` has submitted a request: if that fails, write here why. */
+void simba__party_explain(simba__party *party, simba_error *err);
 
 /* In a turn: send STOP, then wait until the party has stopped and its strand is idle, running its callbacks
  * meanwhile. Does not wait inside a callback of the party itself. */
@@ -63,8 +67,5 @@ void simba__party_stop(simba__party *party);
 void simba__party_free(simba__party *party);
 /* The same, without waiting. */
 void simba__party_discard(simba__party *party);
-
-/* Not in a turn: a copy of the owner that its machine knows. SIMBA_ECLOSED, SIMBA_EFORKED. */
-int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner);
 
 #endif

@@ -106,11 +106,19 @@ static bool put_off(simba__requests *requests, simba_request *request, simba_loc
     return true;
 }
 
+/* How many requests to look at in one turn. If hundreds of thousands stand in line, looking at all of them takes seconds, in
+ * which no answer would be taken in and nothing renewed. */
+enum { LOOKED_AT_IN_A_TURN = 1000 };
+
 /* Cancelling one request may complete others: so look for the next one anew. */
 static void on_deadline(simba_timer *timer, simba_local now)
 {
     simba__requests *requests = (simba__requests *)(void *)((char *)timer - offsetof(simba__requests, deadline));
-    while (requests->outstanding && is_over(requests->outstanding, now)) {
+    for (int looked = 0; requests->outstanding && is_over(requests->outstanding, now); looked++) {
+        if (looked == LOOKED_AT_IN_A_TURN) { /* go on in the next turn */
+            requests->host->timer_set(requests->host, timer, simba__local_add(now, 1));
+            return;
+        }
         simba_request *request = requests->outstanding;
         if (put_off(requests, request, now))
             continue;

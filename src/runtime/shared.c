@@ -96,7 +96,7 @@ static void look_whether_stopped(simba__shared *shared)
 {
     if (shared->member.party.running)
         return;
-    if (shared->linger.phase != SIMBA__AWAY)
+    if (shared->linger.phase != SIMBA__AWAY && shared->linger.phase != SIMBA__YIELDS)
         advance(shared, SIMBA__LINGER_STOPPED, NULL);
     if (shared->refs == 0 && shared->linger.phase == SIMBA__AWAY && shared->member.party.strand.refs > 0)
         let_go(shared);
@@ -161,7 +161,8 @@ static void told(simba__member *member, const simba__actions *actions)
 {
     simba__shared *shared = of_party(&member->party);
     if (actions->submit)
-        member->party.request.err = actions->op == SIMBA_OP_ACQUIRE ? &shared->acquire_error : &shared->other_error;
+        simba__party_explain(&member->party,
+                             actions->op == SIMBA_OP_ACQUIRE ? &shared->acquire_error : &shared->other_error);
     if (member->machine.op == SIMBA_OP_ACQUIRE && !member->machine.in_flight && member->machine.last_error == 0)
         shared->acquire_error.code = 0;
     if (actions->acquired) {
@@ -257,7 +258,7 @@ static simba__shared *find(const simba__member *like, const char *id)
     return shared;
 }
 
-static void join(simba__sharer *sharer, simba__shared *shared, const simba__member *like, pthread_cond_t *changed)
+static void join(simba__sharer *sharer, simba__shared *shared, const simba__member *like, simba__condition *changed)
 {
     shared->refs++;
     sharer->shared = shared;
@@ -283,12 +284,12 @@ static int make(const simba__member *like, const char *id, simba_error *err, sim
     shared->member.machine.once = true;
     shared->member.machine.listens = client->backend->caps & SIMBA_CAP_WANTED;
     shared->timer.fire = on_timer;
-    simba__linger_init(&shared->linger, shared->member.machine.listens);
+    simba__linger_init(&shared->linger, shared->member.machine.listens, client->backend->caps & SIMBA_CAP_ORDER);
     *ret_shared = shared;
     return 0;
 }
 
-int simba__shared_join(simba__sharer *sharer, const simba__member *like, const char *id, pthread_cond_t *changed,
+int simba__shared_join(simba__sharer *sharer, const simba__member *like, const char *id, simba__condition *changed,
                        simba_error *err)
 {
     simba_client *client = like->party.client;
@@ -358,8 +359,8 @@ void simba__shared_want(simba__sharer *sharer, bool once)
     sharer->asked = machine->generation + 1;
     sharer->reason = SIMBA_REASON_NONE;
     sharer->error.code = 0;
-    if (once && shared->linger.phase == SIMBA__USED)
-        return; /* by another one */
+    if (once && (shared->linger.phase == SIMBA__USED || shared->linger.phase == SIMBA__YIELDS))
+        return; /* another one has it, or is to come first */
     const bool sought = shared->linger.phase == SIMBA__SOUGHT;
     advance(shared, SIMBA__LINGER_WANT, sharer);
     if (once && sought) { /* the others wait for their turn: this one needs an answer of its own */

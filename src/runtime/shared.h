@@ -13,20 +13,20 @@ typedef struct simba__shared simba__shared;
 
 /* A locker's half. */
 typedef struct simba__sharer {
-    simba__lingerer lingerer; /* first */
-    simba__shared *shared;    /* NULL: this locker does not linger */
-    pthread_cond_t *changed;  /* signalled when anything below has changed */
-    _Atomic bool has;         /* it has the mutex */
-    uint32_t use;             /* which use of the member it is, see member.h */
-    uint32_t asked;           /* `once`: the first request of the member that may answer it */
-    bool once;                /* wants one answer, and does not wait for its turn */
-    uint8_t reason;           /* why it has the mutex no longer */
-    simba_error error;        /* of the acquire that failed; 0: none did */
+    simba__lingerer lingerer;  /* first */
+    simba__shared *shared;     /* NULL: this locker does not linger */
+    simba__condition *changed; /* signalled when anything below has changed */
+    _Atomic bool has;          /* it has the mutex */
+    uint32_t use;              /* which use of the member it is, see member.h */
+    uint32_t asked;            /* `once`: the first request of the member that may answer it */
+    bool once;                 /* wants one answer, and does not wait for its turn */
+    uint8_t reason;            /* why it has the mutex no longer */
+    simba_error error;         /* of the acquire that failed; 0: none did */
 } simba__sharer;
 
 /* Not in a turn. `like` is the locker's own member, which is checked and not started; `id` is as the program gave it.
  * SIMBA_ENOMEM, SIMBA_ECLOSED. */
-int simba__shared_join(simba__sharer *sharer, const simba__member *like, const char *id, pthread_cond_t *changed,
+int simba__shared_join(simba__sharer *sharer, const simba__member *like, const char *id, simba__condition *changed,
                        simba_error *err);
 /* Not in a turn, before the locker is freed: leave the line, or release. Does nothing if it has not joined. */
 void simba__shared_part(simba__sharer *sharer);

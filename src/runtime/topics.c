@@ -6,6 +6,7 @@
 
 #include "util/hash.h"
 #include "util/mem.h"
+#include "util/name.h"
 
 static simba__topic *of_node(simba__node *node)
 {
@@ -78,8 +79,20 @@ void simba__topic_retry(simba__topics *topics, simba__topic *topic)
         soil(topics, topic);
 }
 
+const char *simba__topic_hear(simba__topic *topic, const char *owner_id)
+{
+    if (topic->heard && strcmp(topic->heard, owner_id) == 0)
+        return topic->heard;
+    const char *name = simba__name_make(owner_id);
+    simba__name_drop(topic->heard);
+    topic->heard = name ? name : simba__name_unknown();
+    return topic->heard;
+}
+
 static void forget(simba__topics *topics, simba__topic *topic)
 {
+    simba__name_drop(topic->heard);
+    simba__free(topic->news);
     simba__table_remove(&topics->table, &topic->node);
     simba__free(topic);
 }

@@ -5,6 +5,7 @@
 
 #include <simba/backend.h>
 
+#include "core/delivery.h"
 #include "util/list.h"
 #include "util/table.h"
 
@@ -15,11 +16,15 @@ struct simba__topic {
     simba_topic shown; /* first: the part that the back end sees */
     simba__node node;
     simba__topic *dirty_next;
-    simba__list parties;          /* started ones, in the order in which they started */
+    simba__list parties;          /* started ones that do not wait */
+    simba__list waiting;          /* members that wait, in the order in which they began to */
+    simba__news *news;            /* that those who wait may not have heard; NULL: none yet */
     struct simba__shared *shared; /* whose grants lockers share, see shared.h */
+    const char *heard;            /* the name of another's that its contenders heard of last; NULL: of none yet */
     unsigned handles;             /* parties that name it, started or not */
     unsigned interest;            /* how many parties want to hear of changes */
     unsigned curious;             /* how many parties want to hear of every change */
+    unsigned watchful;            /* how many started members do */
     bool watched;
     bool dirty; /* `watched` may not match `interest` */
     char mutex[];
@@ -40,6 +45,8 @@ void simba__topics_put(simba__topics *topics, simba__topic *topic);
 
 void simba__topic_want(simba__topics *topics, simba__topic *topic, bool every);
 void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every);
+/* A name for this owner, which stays until the next call: whoever knows it for longer takes it (util/name.h). */
+const char *simba__topic_hear(simba__topic *topic, const char *owner_id);
 /* If it should be watched and is not, because there was no memory, try again at the end of the turn. */
 void simba__topic_retry(simba__topics *topics, simba__topic *topic);
 

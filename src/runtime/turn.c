@@ -17,29 +17,19 @@ static _Thread_local const simba__turn *turn_of;
 
 /* --- lifetime ------------------------------------------------------------------------------------- */
 
-int simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const simba_client_options *options,
-                     simba_error *err)
+void simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const simba_client_options *options)
 {
     turn->hooks = hooks;
     turn->options = options;
     turn->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
     pthread_mutex_init(&turn->lock, NULL);
     simba__gate_init(&turn->gate);
-    if (simba__cond_init(&turn->changed) == 0) {
-        if (simba__cond_init(&turn->hushed) == 0)
-            return 0;
-        pthread_cond_destroy(&turn->changed);
-    }
-    simba__gate_fini(&turn->gate);
-    pthread_mutex_destroy(&turn->lock);
-    return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
+    simba__inbox_init(&turn->inbox);
 }
 
 void simba__turn_fini(simba__turn *turn)
 {
     simba__timers_fini(&turn->timers);
-    pthread_cond_destroy(&turn->hushed);
-    pthread_cond_destroy(&turn->changed);
     simba__gate_fini(&turn->gate);
     pthread_mutex_destroy(&turn->lock);
 }
@@ -102,7 +92,7 @@ void simba__turn_arm(simba__turn *turn)
     if (!simba__reactor_arm(&turn->reactor, earliest))
         simba__log(turn->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     if (turn->aside && turn->reactor.armed.ns < before.ns)
-        pthread_cond_signal(&turn->hushed); /* so that the keeper waits less long */
+        simba__turn_signal(turn, &turn->hushed); /* so that the keeper waits less long */
 }
 
 /* --- entering and leaving ------------------------------------------------------------------------- */
@@ -118,10 +108,30 @@ static void check_not_in_turn(const simba__turn *turn)
     SIMBA__ASSERT(!simba__in_turn(turn) || !"simba was called by a log function, or by a handler of a signal");
 }
 
+/* Begin the calls that threads have posted, and let those threads follow. */
+static bool begin_posts(simba__turn *turn)
+{
+    if (!simba__inbox_has_posts(&turn->inbox))
+        return false;
+    simba__post *next;
+    for (simba__post *post = simba__inbox_take(&turn->inbox); post; post = next) {
+        simba__sleeper *sleeper = &post->sleeper;
+        next = post->next;
+        simba__list_append(&turn->followers, &sleeper->of_turn);
+        simba__list_append(&post->condition->sleepers, &sleeper->of_condition);
+        post->begun = post->begin(post);
+        if (!post->begun && !sleeper->noted)
+            simba__sleeper_wake(sleeper, &turn->wakeups, false);
+    }
+    return true;
+}
+
 static void begin(simba__turn *turn)
 {
     turn_of = turn;
     turn->now = simba__clock_boot();
+    if (atomic_load(&turn->reactor.answering) > 0)
+        simba__inbox_open(&turn->inbox);
 }
 
 void simba__enter(simba__turn *turn)
@@ -138,12 +148,15 @@ void simba__enter_in_line(simba__turn *turn)
     begin(turn);
 }
 
-static void unlock(simba__turn *turn)
+static void release_lock(simba__turn *turn)
 {
+    simba__wakeups wakeups = turn->wakeups;
+    turn->wakeups = (simba__wakeups){0};
     simba__worker_announce(&turn->worker);
     turn_of = NULL;
     simba__gate_leave(&turn->gate);
     pthread_mutex_unlock(&turn->lock);
+    simba__wakeups_make(&wakeups);
 }
 
 /* The application's loop drives the client: there is no keeper, nor will there be one. */
@@ -152,22 +165,29 @@ static bool has_loop(const simba__turn *turn)
     return turn->options->dispatch == SIMBA_DISPATCH_FD;
 }
 
-typedef struct follower {
-    simba__list_item item;
-    pthread_cond_t *cond;
-} follower;
-
 /* This thread no longer waits. If there is no keeper and no other thread leads, a following thread has to: the
  * application's loop may stand still. */
 static void pass_lead_on(simba__turn *turn)
 {
     if (has_loop(turn) && !turn->led_for && turn->followers.first)
-        pthread_cond_signal(SIMBA__OF_ITEM(turn->followers.first, follower, item)->cond);
+        simba__sleeper_wake(SIMBA__OF_ITEM(turn->followers.first, simba__sleeper, of_turn), &turn->wakeups, false);
+}
+
+/* Afterwards the turn may be gone. If another thread is sure to come, it finds the calls that are posted from now on. */
+static void unlock(simba__turn *turn)
+{
+    while (!simba__gate_is_urgent(&turn->gate) && !simba__inbox_close(&turn->inbox)) {
+        simba__turn_settle(turn);
+        turn->hooks->hand_over(turn);
+        pass_lead_on(turn);
+    }
+    release_lock(turn);
 }
 
 bool simba__turn_settle(simba__turn *turn)
 {
-    const bool any = turn->hooks->settle(turn);
+    bool any = begin_posts(turn);
+    any |= turn->hooks->settle(turn);
     simba__turn_arm(turn);
     return any;
 }
@@ -191,28 +211,57 @@ void simba__turn_pause(simba__turn *turn)
 
 /* --- waiting -------------------------------------------------------------------------------------- */
 
-/* Condition variables do not know the boot-time clock. The other clock only decides how long to wait. */
-static int wait_until(simba__turn *turn, pthread_cond_t *cond, simba_local until)
+static simba__awaited sleep_until(simba__turn *turn, simba__sleeper *self, simba_local until)
 {
-    if (until.ns == INT64_MAX)
-        return pthread_cond_wait(cond, &turn->lock);
-    const int64_t left_ns = until.ns - simba__clock_boot().ns;
-    const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
-    const struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
-    return pthread_cond_timedwait(cond, &turn->lock, &at);
+    if (!simba__sleep(self, until)) {
+        simba__enter(turn);
+        if (!self->noted) {
+            simba__list_remove(&self->of_turn);
+            simba__list_remove(&self->of_condition);
+            return SIMBA__TIME_OVER;
+        }
+        unlock(turn);
+        simba__sleep(self, SIMBA__NEVER); /* the thread that has noted this one is about to call it */
+    }
+    if (self->let_go)
+        return SIMBA__LET_GO;
+    simba__enter(turn);
+    return SIMBA__MAYBE;
 }
 
 /* In a settled turn. */
-static bool follow(simba__turn *turn, pthread_cond_t *cond, simba_local until)
+static simba__awaited follow(simba__turn *turn, simba__condition *condition, simba_local until)
 {
-    follower self = {.cond = cond};
-    simba__list_append(&turn->followers, &self.item);
-    simba__worker_announce(&turn->worker);
-    simba__gate_leave(&turn->gate);
-    const int rc = wait_until(turn, cond, until);
-    turn->now = simba__clock_boot();
-    simba__list_remove(&self.item);
-    return rc == 0;
+    simba__sleeper self = {.noted = false};
+    simba__list_append(&turn->followers, &self.of_turn);
+    simba__list_append(&condition->sleepers, &self.of_condition);
+    unlock(turn);
+    return sleep_until(turn, &self, until);
+}
+
+/* Take the lock, or post the call. The inbox is closed for a moment when a thread has just taken the lock, or is just about to release
+ * it; and always if the store is in this process, because then a call does not wait for answers. True: it is posted. */
+static bool take_lock_or_post(simba__turn *turn, simba__post *post)
+{
+    enum { TRIES = 100 };
+    for (int i = 0; i < TRIES && atomic_load(&turn->reactor.answering) > 0; i++) {
+        if (simba__gate_try(&turn->gate, &turn->lock))
+            return false;
+        if (simba__inbox_post(&turn->inbox, post))
+            return true;
+    }
+    simba__gate_pass(&turn->gate, &turn->lock);
+    return false;
+}
+
+simba__awaited simba__enter_or_post(simba__turn *turn, simba__post *post, simba_local until)
+{
+    check_not_in_turn(turn);
+    if (!take_lock_or_post(turn, post)) {
+        begin(turn);
+        return SIMBA__MAYBE;
+    }
+    return sleep_until(turn, &post->sleeper, until);
 }
 
 /* Rounded up: a thread that wakes early would have to wait again. */
@@ -226,10 +275,10 @@ static int timeout_ms(simba_local until)
 }
 
 /* In a settled turn: wait at the reactor, and take the events there. */
-static bool lead(simba__turn *turn, const pthread_cond_t *cond, simba_local until)
+static simba__awaited lead(simba__turn *turn, const simba__condition *condition, simba_local until)
 {
     assert(!turn->led_for);
-    turn->led_for = cond;
+    turn->led_for = condition;
     unlock(turn);
     const simba__arrivals arrivals = simba__reactor_wait(&turn->reactor, &turn->reactor.threads, timeout_ms(until));
     simba__enter(turn);
@@ -237,18 +286,26 @@ static bool lead(simba__turn *turn, const pthread_cond_t *cond, simba_local unti
     if (arrivals.bell || turn->reactor.threads.rung)
         simba__waitset_hush(&turn->reactor.threads);
     if (turn->aside)
-        pthread_cond_signal(&turn->hushed);
+        simba__turn_signal(turn, &turn->hushed);
     simba__turn_take(turn, &arrivals);
-    return arrivals.any;
+    return arrivals.any ? SIMBA__MAYBE : SIMBA__TIME_OVER;
 }
 
-bool simba__turn_wait(simba__turn *turn, pthread_cond_t *cond, simba_local until)
+static simba__awaited lead_or_follow(simba__turn *turn, simba__condition *condition, simba_local until, bool may_lead)
+{
+    return may_lead ? lead(turn, condition, until) : follow(turn, condition, until);
+}
+
+bool simba__turn_wait(simba__turn *turn, simba__condition *condition, simba_local until)
 {
     /* The awaited event may have happened in here. */
     const bool settled = simba__turn_settle(turn);
     if (turn->hooks->hand_over(turn) || settled)
         return true;
-    return has_loop(turn) && !turn->led_for ? lead(turn, cond, until) : follow(turn, cond, until);
+    const bool leads = has_loop(turn) && !turn->led_for;
+    const simba__awaited awaited = lead_or_follow(turn, condition, until, leads);
+    SIMBA__ASSERT(awaited != SIMBA__LET_GO);
+    return awaited != SIMBA__TIME_OVER;
 }
 
 static void run_job(simba__turn *turn, simba_job *job)
@@ -273,25 +330,38 @@ static bool may_lead(const simba__turn *turn)
     return !turn->led_for && (turn->reactor.answering > 0 || !turn->kept);
 }
 
-bool simba__turn_await(simba__turn *turn, pthread_cond_t *cond, simba_local until, simba_job_length longest)
+simba__awaited simba__turn_await(simba__turn *turn, simba__condition *condition, simba_local until,
+                                 simba_job_length longest)
 {
     if (simba__turn_settle(turn))
-        return true; /* the awaited event may have happened in here */
+        return SIMBA__MAYBE; /* the awaited event may have happened in here */
     simba_job *job = simba__worker_take(&turn->worker, longest);
     if (job) {
         run_job(turn, job);
-        return true;
+        return SIMBA__MAYBE;
     }
     if (turn->hooks->hand_over(turn))
-        return true;
-    return may_lead(turn) ? lead(turn, cond, until) : simba__turn_wait(turn, cond, until);
+        return SIMBA__MAYBE;
+    return lead_or_follow(turn, condition, until, may_lead(turn) || (has_loop(turn) && !turn->led_for));
 }
 
-void simba__turn_signal(simba__turn *turn, pthread_cond_t *cond)
+void simba__turn_signal(simba__turn *turn, simba__condition *condition)
 {
-    pthread_cond_broadcast(cond);
-    if (turn->led_for != cond || turn->reactor.threads.rung)
+    simba__condition_wake(condition, &turn->wakeups, false);
+    if (turn->led_for != condition || turn->reactor.threads.rung)
         return;
     turn->reactor.threads.rung = true;
     simba__waitset_ring(&turn->reactor.threads);
+}
+
+void simba__turn_signal_one(simba__turn *turn, simba__condition *condition)
+{
+    if (condition->sleepers.first)
+        simba__sleeper_wake(SIMBA__OF_ITEM(condition->sleepers.first, simba__sleeper, of_condition), &turn->wakeups,
+                            false);
+}
+
+void simba__turn_let_go(simba__turn *turn, simba__condition *condition)
+{
+    simba__condition_wake(condition, &turn->wakeups, true);
 }

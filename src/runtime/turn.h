@@ -14,12 +14,21 @@
 #include <simba/backend.h>
 
 #include "net/reactor.h"
+#include "runtime/condition.h"
 #include "runtime/gate.h"
+#include "runtime/inbox.h"
 #include "runtime/timers.h"
 #include "runtime/worker.h"
 #include "util/list.h"
 
 typedef struct simba__turn simba__turn;
+
+/* How a wait ended. */
+typedef enum simba__awaited {
+    SIMBA__TIME_OVER,
+    SIMBA__MAYBE,  /* look whether the awaited event has happened, and wait again otherwise */
+    SIMBA__LET_GO, /* see simba__turn_let_go: the thread is in no turn */
+} simba__awaited;
 
 /* What the owner of the state does in a turn. */
 typedef struct simba__turn_hooks {
@@ -33,28 +42,29 @@ struct simba__turn {
     const simba__turn_hooks *hooks;
     const simba_client_options *options;
     pthread_mutex_t lock;
-    simba__gate gate;       /* where threads of the application wait for the lock */
-    pthread_cond_t changed; /* something that a thread may wait for has ended */
-    simba_local now;        /* of this turn */
+    simba__gate gate;         /* where threads of the application wait for the lock */
+    simba__inbox inbox;       /* calls to begin in this turn */
+    simba__condition changed; /* something that a thread may wait for has ended */
+    simba__wakeups wakeups;   /* to make when the lock is released */
+    simba_local now;          /* of this turn */
 
     simba__reactor reactor;
     simba__timers timers;
     simba__worker worker;
-    const pthread_cond_t *led_for; /* a thread of the application waits at the reactor for this; NULL: none does */
-    simba__list followers;         /* threads that wait for a condition */
+    const simba__condition *led_for; /* a thread of the application waits at the reactor for this; NULL: none does */
+    simba__list followers;           /* threads that sleep for a condition */
 
-    bool kept;             /* there is a keeper */
-    bool aside;            /* the bell rings for the leading thread, which has not come yet; the keeper waits for it */
-    pthread_cond_t hushed; /* it has come */
+    bool kept;  /* there is a keeper */
+    bool aside; /* the bell rings for the leading thread, which has not come yet; the keeper waits for it */
+    simba__condition hushed; /* it has come */
 
     int64_t boot_minus_mono_ns;
     uint64_t suspends; /* for the statistics, like the next one */
     uint64_t max_lag_ns;
 };
 
-/* The caller keeps the options alive. SIMBA_ESYSTEM. */
-int simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const simba_client_options *options,
-                     simba_error *err);
+/* The caller keeps the options alive. */
+void simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const simba_client_options *options);
 /* Does not free the reactor: it goes before, with the store. */
 void simba__turn_fini(simba__turn *turn);
 int simba__turn_start_workers(simba__turn *turn, unsigned count, simba_error *err);
@@ -62,6 +72,10 @@ int simba__turn_start_workers(simba__turn *turn, unsigned count, simba_error *er
 void simba__enter(simba__turn *turn);
 /* The same, for the threads of the application, of which there may be many. */
 void simba__enter_in_line(simba__turn *turn);
+/* The same, for a call that waits for the store until a time. If another thread is in a turn just now, that thread begins the call
+ * for this one, which sleeps meanwhile. Afterwards this thread is in a turn, and post->begun says whether the call has begun; or it
+ * has been let go. */
+simba__awaited simba__enter_or_post(simba__turn *turn, simba__post *post, simba_local until);
 /* Settle, and release the lock. */
 void simba__leave(simba__turn *turn);
 /* Is this thread in this turn? */
@@ -72,17 +86,23 @@ bool simba__in_turn(const simba__turn *turn);
 bool simba__turn_settle(simba__turn *turn);
 /* Release the lock; for the owner's `leave`. */
 void simba__turn_end(simba__turn *turn);
-/* Wait until `cond` is signalled or `until` has come (SIMBA__NEVER: no limit). False: `until` has come. Like any
- * condition variable it may return for no reason. */
-bool simba__turn_wait(simba__turn *turn, pthread_cond_t *cond, simba_local until);
+/* Wait until the condition is signalled or `until` has come (SIMBA__NEVER: no limit). False: `until` has come. Like any
+ * condition it may return for no reason. */
+bool simba__turn_wait(simba__turn *turn, simba__condition *condition, simba_local until);
 /* The same, for a thread that waits for the store's answer: it may read the answer itself, or run a job that is not
  * longer than `longest`. */
-bool simba__turn_await(simba__turn *turn, pthread_cond_t *cond, simba_local until, simba_job_length longest);
+simba__awaited simba__turn_await(simba__turn *turn, simba__condition *condition, simba_local until,
+                                 simba_job_length longest);
 /* A thread has what it came for, and is about to leave. If what others wait for has become a brief job meanwhile, it runs that
  * job: to wake a worker, which then wakes the thread that waits, takes longer than the job. */
 void simba__turn_help(simba__turn *turn);
 /* The event of this condition may have happened. */
-void simba__turn_signal(simba__turn *turn, pthread_cond_t *cond);
+void simba__turn_signal(simba__turn *turn, simba__condition *condition);
+/* The same, for one of the threads that sleep for it. */
+void simba__turn_signal_one(simba__turn *turn, simba__condition *condition);
+/* It has happened, and the thread that sleeps for it in simba__turn_await, or that has posted a call, needs nothing else: it does not
+ * come back into the turn. */
+void simba__turn_let_go(simba__turn *turn, simba__condition *condition);
 /* Settle, and release the lock until simba__enter. For calling the application. */
 void simba__turn_pause(simba__turn *turn);
 /* Handle the events of the reactor, on any thread. */

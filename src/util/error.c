@@ -16,15 +16,6 @@ void simba__error_set(simba_error *err, int code, const char *format, ...)
     va_end(args);
 }
 
-static void join(simba_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void join(simba_error *err, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    simba__escape_format(err->text, sizeof err->text, format, args);
-    va_end(args);
-}
-
 int simba__wrap(simba_error *err, int code, const char *format, ...)
 {
     if (!err)
@@ -36,7 +27,7 @@ int simba__wrap(simba_error *err, int code, const char *format, ...)
     va_end(args);
 
     const simba_error inner = *err;
-    join(err, "%s: %s", prefix, inner.text);
+    simba__error_set(err, inner.code, "%s: %s", prefix, inner.text);
     return code;
 }
 

@@ -1,5 +1,5 @@
 /* Arithmetic on numbers from outside, such as the times of a stored lease: instead of overflowing, it ends at the
- * smallest or the greatest number, which mean "long ago" and "never". */
+ * smallest or the greatest number, which mean "long ago" and "never". And the smaller and the greater of two. */
 #ifndef SIMBA_UTIL_SATURATE_H
 #define SIMBA_UTIL_SATURATE_H
 
@@ -21,6 +21,16 @@ static inline int64_t simba__sat_mul(int64_t one, int64_t other)
 {
     int64_t product;
     return !__builtin_mul_overflow(one, other, &product) ? product : (one < 0) != (other < 0) ? INT64_MIN : INT64_MAX;
+}
+
+static inline int64_t simba__min64(int64_t one, int64_t other)
+{
+    return one < other ? one : other;
+}
+
+static inline int64_t simba__max64(int64_t one, int64_t other)
+{
+    return one > other ? one : other;
 }
 
 #endif

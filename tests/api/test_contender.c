@@ -291,6 +291,33 @@ static void changes_are_told(void **state)
     client_close(clients[1]);
 }
 
+/* Contenders that are not told of changes wait in the order in which they began to. A hand-over concerns two of them only; the others
+ * know the new owner as soon as somebody asks them. */
+static void those_who_wait_know_the_owner(void **state)
+{
+    (void)state;
+    enum { CROWD = 6 };
+    simba_client *client = client_open(NULL);
+    simba_contender *crowd[CROWD];
+    for (unsigned i = 0; i < CROWD; i++) {
+        assert_rc(0, simba_contender_new(client, "m", NULL, NULL, &crowd[i]));
+        assert_rc(0, simba_contender_start(crowd[i]));
+    }
+    for (unsigned first = 0; first < CROWD; first++) {
+        AWAIT(simba_contender_is_owner(crowd[first]));
+        for (unsigned i = first; i < CROWD; i++) {
+            simba_owner owner;
+            assert_rc(0, simba_contender_owner(crowd[i], &owner));
+            assert_string_equal(owner.id, simba_contender_id(crowd[first]));
+            assert_int_equal(owner.token, simba_contender_token(crowd[first]));
+            assert_true(simba_contender_owner_left_ms(crowd[i]) > 0);
+        }
+        assert_rc(0, simba_contender_stop(crowd[first]));
+        simba_contender_free(crowd[first]);
+    }
+    client_close(client);
+}
+
 /* --- why it ends ---------------------------------------------------------------------------------- */
 
 /* An administrator takes it away: revoked, and then everybody may try again. */
@@ -331,8 +358,8 @@ static void reason_hold_limit(void **state)
     AWAIT(waiter->leads);
     assert_int_equal(1, limited->acquired);
     player_free(waiter);
-    AWAIT(limited->acquired == 2);
-    AWAIT(limited->released == 2 && limited->acquired == 3);
+    AWAIT(limited->acquired >= 2);
+    AWAIT(limited->released >= 2 && limited->acquired >= 3);
     player_free(limited);
     client_close(clients[0]);
     client_close(clients[1]);
@@ -829,6 +856,7 @@ int main(void)
         TEST(stopped_while_another_thread_restarts),
         TEST(stop_returns_although_it_was_started_again),
         TEST(graceful_stop_hands_over),
+        TEST(those_who_wait_know_the_owner),
         TEST(without_callbacks),
         TEST(renewals_disturb_nobody),
     };

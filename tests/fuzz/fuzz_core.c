@@ -1,5 +1,6 @@
 /* The step functions of the core: any events, in any order in which the runtime could bring them. What holds in each state is
  * asserted by the machines themselves. Here is what an application would notice. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/chronicle.h"
@@ -77,6 +78,7 @@ typedef struct contender {
     bool tidies_up; /* on_released runs */
     int64_t now_ns;
     simba_local session_until;
+    char owner_id[2][SIMBA_ID_MAX + 1]; /* the machine knows one of them */
 } contender;
 
 static int64_t store_ms(const contender *c)
@@ -97,11 +99,22 @@ static void check_line(void *user, const char *words)
     FUZZ_CHECK(words[0] && fuzz_is_shown_safely(words));
 }
 
+static const char *keep_owner_id(contender *c, const simba__event *event)
+{
+    char *kept = c->owner_id[c->machine.owner.id == c->owner_id[0]];
+    const simba_owner *owner = event->kind == SIMBA__EV_REPLY  ? &event->reply->owner
+                               : event->kind == SIMBA__EV_PUSH ? &event->push->owner
+                                                               : NULL;
+    snprintf(kept, SIMBA_ID_MAX + 1, "%.*s", SIMBA_ID_MAX, owner ? owner->id : "");
+    return kept;
+}
+
 static void step(contender *c, simba__event event)
 {
     event.now.ns = c->now_ns;
     event.session_until = c->session_until;
     const bool led = c->leads;
+    event.owner_id = keep_owner_id(c, &event);
     simba__contention_step(&c->machine, &event, &c->actions);
     const simba__actions *a = &c->actions;
     simba__chronicle_step(&c->machine, &event, a, 0, check_line, NULL);

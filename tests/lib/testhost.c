@@ -15,12 +15,17 @@ static testhost *of(simba_host *host)
     return (testhost *)(void *)host;
 }
 
+static simba_local read_clock(const testhost *h)
+{
+    return (simba_local){(h->still_at.ns ? h->still_at.ns : simba__clock_boot().ns) + h->now_shift_ns};
+}
+
 static simba_local host_now(simba_host *host)
 {
     testhost *h = of(host);
     if (h->on_now)
         h->on_now(h);
-    return (simba_local){simba__clock_boot().ns + h->now_shift_ns};
+    return read_clock(h);
 }
 
 static int64_t host_epoch_us(simba_host *host)
@@ -261,15 +266,14 @@ void testhost_close(testhost *h)
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
                                      uint64_t token)
 {
-    return (testhost_request){
-        .request = {.op = op,
-                    .mutex = mutex,
-                    .id = id,
-                    .nonce = nonce,
-                    .token = token,
-                    .ttl_ms = 10000,
-                    .transition_ms = 6000,
-                    .deadline = {simba__clock_boot().ns + h->now_shift_ns + 4000 * SIMBA__NS_PER_MS}}};
+    return (testhost_request){.request = {.op = op,
+                                          .mutex = mutex,
+                                          .id = id,
+                                          .nonce = nonce,
+                                          .token = token,
+                                          .ttl_ms = 10000,
+                                          .transition_ms = 6000,
+                                          .deadline = {read_clock(h).ns + 4000 * SIMBA__NS_PER_MS}}};
 }
 
 void testhost_submit(testhost *h, testhost_request *r)

@@ -41,6 +41,7 @@ struct testhost {
     simba__requests requests;
 
     int64_t now_shift_ns; /* added to the real clocks */
+    simba_local still_at; /* 0, or the time at which the clock stands still but for now_shift_ns */
     int64_t epoch_shift_us;
     void (*on_now)(testhost *h); /* called whenever the back end looks at the clock; may be NULL */
     void *user;

@@ -74,6 +74,7 @@ static const char *step(trace *t, simba__event event)
     event.session_until = t->session_until_ms == INT64_MAX
                               ? SIMBA__NEVER
                               : simba__local_add((simba_local){epoch_ns}, t->session_until_ms * SIMBA__NS_PER_MS);
+    event.owner_id = name_in(&t->names, &event);
     simba__contention_step(&t->machine, &event, &t->actions);
     return render(t);
 }

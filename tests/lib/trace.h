@@ -4,6 +4,7 @@
 #define TESTS_LIB_TRACE_H
 
 #include "core/contention.h"
+#include "lib/names.h"
 
 typedef struct trace {
     simba__timing timing;
@@ -11,6 +12,7 @@ typedef struct trace {
     int64_t now_ms;           /* since the machine was made */
     int64_t session_until_ms; /* on the same scale; at first without an end */
     int64_t asked_ms;         /* of replies: when the store says that it asked; 0: it does not say */
+    name_list names;
     simba__actions actions;
     char text[256];
 } trace;

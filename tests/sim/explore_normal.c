@@ -123,7 +123,7 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
     m->seed = 0;
     m->session_until =
         (simba_local){WORLD_EPOCH_NS}; /* each step begins by setting it; not 0, which would mean no lease */
-    forget_owner_times(&m->owner);
+    m->owner = (simba__known){.id = m->owner.id, .token = m->owner.token};
     set_back(&m->wake.ns, shift, WORLD_EPOCH_NS);
     set_back(&m->lease_from.ns, shift, oldest(w));
     set_back(&m->sent_at.ns, shift, oldest(w));
@@ -138,6 +138,7 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
     m->kicked_at.ns = 0; /* it matters only to a store that says when it asked */
     m->failures = m->failures > FAILURES_MAX ? FAILURES_MAX : m->failures;
     m->generation = 1;
+    m->last_outcome = 0; /* only a locker reads it */
 }
 
 static void normalise_message(const member *m, message *what)

@@ -106,6 +106,7 @@ void world_step(world *w, member *m, simba__event *event)
     struct moment moment = {w, m};
     event->now = m->now;
     event->session_until = m->session_until;
+    event->owner_id = ID; /* all are called so */
     /* Chance is the same for all incarnations; their nonces get other names as soon as the step is over. */
     m->machine.seed = index_of(w, m) + 1;
     simba__contention_step(&m->machine, event, &actions);

@@ -159,13 +159,14 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     sim_client *client = of(host);
     if (client->muted)
         return;
-    if (topic) {
-        process_push(client->s, client->process, mutex_of(client, topic), push);
-        return;
-    }
-    if (push->kind == SIMBA_PUSH_SESSION_LOST)
+    process_of(client)->in_store = true;
+    if (!topic && push->kind == SIMBA_PUSH_SESSION_LOST)
         process_of(client)->session_until.ns = 0;
-    process_push_all(client->s, client->process, push->kind);
+    if (topic)
+        process_push(client->s, client->process, mutex_of(client, topic), push);
+    else
+        process_push_all(client->s, client->process, push->kind);
+    process_of(client)->in_store = false;
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
@@ -178,7 +179,9 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
             party->machine.nonce != nonce || strcmp(sim_mutex_name(party->mutex), mutex) != 0)
             continue;
         simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
+        process_of(client)->in_store = true;
         party_step(s, party, &event);
+        process_of(client)->in_store = false;
         return;
     }
 }

@@ -175,7 +175,8 @@ static void start(sim *s, sim_party *party)
 
 static void look_whether_stopped(sim *s, sim_party *party)
 {
-    if (!party->running && party->sharing.linger.phase != SIMBA__AWAY)
+    const simba__linger_phase phase = (simba__linger_phase)party->sharing.linger.phase;
+    if (!party->running && phase != SIMBA__AWAY && phase != SIMBA__YIELDS)
         advance(s, party, SIMBA__LINGER_STOPPED, NULL);
 }
 
@@ -313,7 +314,7 @@ void lingering_after(sim *s, sim_party *party)
 void lingering_make(const sim *s, sim_party *party, const sim_member_plan *plan)
 {
     sim_sharing *sharing = &party->sharing;
-    simba__linger_init(&sharing->linger, is_told(s));
+    simba__linger_init(&sharing->linger, is_told(s), s->caps & SIMBA_CAP_ORDER);
     sharing->first_released = sharing->timer = SIMBA__NEVER;
     sharing->others = sharing->wanted = sharing->answered = false;
     sharing->turns = 0;
@@ -399,7 +400,7 @@ static void want(sim *s, sim_party *party, sim_sharer *sharer)
     const bool once = sim_chance(s, 200);
     sharer->once = once;
     sharer->asked = party->machine.generation + 1;
-    if (once && sharing->linger.phase == SIMBA__USED) {
+    if (once && (sharing->linger.phase == SIMBA__USED || sharing->linger.phase == SIMBA__YIELDS)) {
         come_again(s, party, sharer);
         return;
     }

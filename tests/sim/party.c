@@ -70,6 +70,11 @@ static void told_locker(sim *s, sim_party *party, const simba__actions *actions)
     }
 }
 
+bool party_is_curious(const sim_party *party)
+{
+    return !party->is_member || (!party->locker && party->process % 2 == 0);
+}
+
 static void act(sim *s, sim_party *party, const simba__actions *actions)
 {
     if (actions->submit) {
@@ -85,7 +90,7 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
             lingering_told(s, party, actions);
         else if (party->locker)
             told_locker(s, party, actions);
-        else if (simba__telling_note(&party->telling, actions, true))
+        else if (simba__telling_note(&party->telling, actions, party_is_curious(party)))
             post(s, party);
     } else {
         process_want(s, party, party->observation.phase != SIMBA__OBSERVES_NOT);
@@ -133,6 +138,7 @@ static void publish(const sim *s, sim_party *party)
 static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
 {
     const simba__contention before = party->machine;
+    event->owner_id = name_in(&s->names, event);
     simba__contention_step(&party->machine, event, ret_actions);
     publish(s, party);
     sim_mix(s, (uint64_t)party->valid_until.ns);
@@ -140,24 +146,61 @@ static void step_member(sim *s, sim_party *party, simba__event *event, simba__ac
     check_step(s, party, &before, event, ret_actions);
 }
 
-void party_step(sim *s, sim_party *party, simba__event *event)
+static void take_step(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
 {
     sim_process *process = process_of(s, party);
-    simba__actions actions;
     event->now = process_now(s, process);
     event->session_until = process->session_until;
     if (party->sharing.sharers > 0)
         lingering_before(party, event);
     if (party->is_member)
-        step_member(s, party, event, &actions);
+        step_member(s, party, event, ret_actions);
     else
-        simba__observation_step(&party->observation, event, s->timing.op_timeout_ns, &actions);
-    event->used = actions.used;
+        simba__observation_step(&party->observation, event, s->timing.op_timeout_ns, ret_actions);
+    event->used = ret_actions->used;
+}
+
+/* As in runtime/member.c: a waiter hears the news that was kept for it before anything else happens to it. */
+static void catch_up(sim *s, sim_party *party, const simba__event *event)
+{
+    const simba__news *news = &process_of(s, party)->topic[party->mutex].news;
+    if (!party->waits || !simba__news_waits(&party->machine) || party->heard == news->number)
+        return;
+    party->heard = news->number;
+    if (simba__news_is_known(news, event))
+        return;
+    const simba_push push = simba__news_late(news, process_now(s, process_of(s, party)));
+    simba__event late = {.kind = SIMBA__EV_PUSH, .push = &push};
+    simba__actions actions;
+    take_step(s, party, &late, &actions);
+    act(s, party, &actions);
+}
+
+static void enlist(sim *s, sim_party *party, const simba__event *event)
+{
+    simba__news *news = &process_of(s, party)->topic[party->mutex].news;
+    const bool waits = party->is_member && simba__news_waits(&party->machine);
+    if (waits && !party->waits)
+        party->heard = news->number;
+    if (waits && event->kind == SIMBA__EV_REPLY && event->reply->status == 0)
+        simba__news_told(
+            news, simba__local_add(event->now, simba__owner_left_ns(&event->reply->owner, event->reply->now_ms)));
+    party->waits = waits;
+}
+
+void party_step(sim *s, sim_party *party, simba__event *event)
+{
+    sim_process *process = process_of(s, party);
+    simba__actions actions;
+    if (party->is_member)
+        catch_up(s, party, event);
+    take_step(s, party, event, &actions);
+    enlist(s, party, event);
     sim_mix(s, (uint64_t)s->now);
     sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 | (uint64_t)party->machine.phase << 16 |
                    (uint64_t)actions.op << 8 | (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 |
                    (uint64_t)actions.released << 1 | actions.done);
-    if (process->stall_ns > 0 && process->alive && !s->healed && !process_is_paused(s, process)) {
+    if (process->stall_ns > 0 && process->alive && !process->in_store && !s->healed && !process_is_paused(s, process)) {
         /* The clock was read, and now the process does not get on. */
         const int64_t until = s->now + process->stall_ns;
         process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;

@@ -125,18 +125,43 @@ static void deliver_reply(sim *s, const sim_message *message)
     party_step(s, party, &event);
 }
 
+/* Those who wait, or the others. News that is kept goes to those who wait until one has made itself known to the holder. */
+static void tell(sim *s, unsigned process, unsigned mutex, const simba_push *push, bool waits, bool kept,
+                 simba__delivery *delivery)
+{
+    for (unsigned i = 0; i < s->parties && !(kept && (delivery->used || !push->listens)); i++) {
+        sim_party *party = &s->party[i];
+        if (!party->running || party->process != process || party->mutex != mutex || party->waits != waits ||
+            !simba__delivery_concerns(delivery, party->is_member))
+            continue;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push, .used = delivery->used};
+        party_step(s, party, &event);
+        simba__delivery_made(delivery, party->is_member, event.used);
+    }
+}
+
+/* As in runtime/host.c. */
+static bool keep_news(sim *s, unsigned process, unsigned mutex, const simba_push *push)
+{
+    simba__news *news = &s->process[process].topic[mutex].news;
+    const simba_local now = process_now(s, &s->process[process]);
+    if (push->kind != SIMBA_PUSH_ACQUIRED)
+        return false;
+    bool can_wait = simba__news_can_wait(news, push, now);
+    for (unsigned i = 0; i < s->parties; i++) {
+        const sim_party *party = &s->party[i];
+        can_wait &= !(party->running && party->process == process && party->mutex == mutex && party->is_member &&
+                      party_is_curious(party));
+    }
+    simba__news_keep(news, push, now);
+    return can_wait;
+}
+
 void process_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
-    for (unsigned i = 0; i < s->parties; i++) {
-        sim_party *party = &s->party[i];
-        if (!party->running || party->process != process || party->mutex != mutex ||
-            !simba__delivery_concerns(&delivery, party->is_member))
-            continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push, .used = delivery.used};
-        party_step(s, party, &event);
-        simba__delivery_made(&delivery, party->is_member, event.used);
-    }
+    tell(s, process, mutex, push, false, false, &delivery);
+    tell(s, process, mutex, push, true, keep_news(s, process, mutex, push), &delivery);
 }
 
 static void push_to(sim *s, const sim_message *message)

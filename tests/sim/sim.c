@@ -162,7 +162,7 @@ static bool waits(const sim *s, const sim_party *party, unsigned mutex)
 {
     return party->is_member && party->running && party->mutex == mutex && s->process[party->process].alive &&
            !party->locker && !party->machine.stop && party->machine.phase == SIMBA__SEEK &&
-           party->machine.reason != SIMBA_REASON_HOLD_LIMIT && !simba_owner_is_none(&party->machine.owner);
+           party->machine.reason != SIMBA_REASON_HOLD_LIMIT && party->machine.owner.id;
 }
 
 static sim_party *find_leader(sim *s, unsigned mutex)

@@ -16,10 +16,12 @@
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
+#include "core/delivery.h"
 #include "core/linger.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"
+#include "lib/names.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
@@ -166,6 +168,8 @@ typedef struct sim_party {
     simba__observation observation;
     simba__telling telling;
     simba__tell tell; /* the news that the running callback was told */
+    bool waits;       /* among those for whom news is kept, see core/delivery.h */
+    uint32_t heard;   /* the number of the latest news that it has heard */
 
     simba_request request;
     uint32_t generation;
@@ -207,6 +211,7 @@ typedef struct sim_topic {
     uint64_t token;
     uint64_t version;
     bool is_free;
+    simba__news news;  /* that waiters may not have heard */
     simba_topic shown; /* to a store whose own code runs here */
 } sim_topic;
 
@@ -217,6 +222,7 @@ typedef struct sim_process {
     int64_t paused_until;
     int64_t stall_ns; /* the next turn stalls for that long */
     bool in_turn;     /* and that turn has not ended yet */
+    bool in_store;    /* the code of a store brings a push, and cannot stall in the middle: a later turn does */
     int64_t lose_until, lose;
     int64_t delay_until, delay_ns;
     int64_t repeat_until, repeat;
@@ -362,6 +368,7 @@ struct sim {
     sim_sockets *sockets;
     simba__timing timing;
     unsigned caps;
+    name_list names; /* of owners */
     int64_t now;
     uint64_t random; /* of the network and the applications */
     sim_events events;
@@ -432,6 +439,7 @@ unsigned wire_server(const sim *s, unsigned wire);
 unsigned wire_next(const sim *s, unsigned wire);
 /* From now on nothing passes, and neither end knows. */
 void wire_silence(sim *s, unsigned wire);
+bool wire_is_silent(const sim *s, unsigned wire);
 /* The process is gone; noticed: and its kernel says so. */
 void wires_abandon(sim *s, unsigned process, bool noticed);
 /* By now servers know which of their connections are dead. */
@@ -471,6 +479,8 @@ bool client_is_muted(const sim *s, unsigned process);
 
 void party_make(sim *s, sim_party *party);
 void party_step(sim *s, sim_party *party, simba__event *event);
+/* Has it to hear of every change? The contenders of every other process have. */
+bool party_is_curious(const sim_party *party);
 void party_event(sim *s, sim_party *party, const sim_event *event);
 void party_start_contender(sim *s, sim_party *party);
 

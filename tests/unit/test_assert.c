@@ -72,7 +72,8 @@ static void lead(void)
                                 .now = {INT64_C(1001000000)},
                                 .session_until = SIMBA__NEVER,
                                 .generation = machine.generation,
-                                .reply = &reply};
+                                .reply = &reply,
+                                .owner_id = "me"};
     simba__contention_step(&machine, &event, &actions);
     assert_true(actions.acquired);
 }

@@ -225,6 +225,26 @@ static void a_look_between_is_not_in_the_way_of_the_renewal(void **state)
     assert_int_equal(t.now_ms, 9250);
 }
 
+/* L3: nor is one that went out shortly before the renewal. An answer may come a little later than the renewal is due; then the
+ * renewal goes out, although one request in good time would be waited for longer. */
+static void a_look_shortly_before_is_not_in_the_way_either(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_pass(&t, 9200);
+    trace_push(&t, SIMBA_PUSH_CHANGED);
+    assert_true(t.actions.submit);
+    const int64_t deadline = (t.actions.deadline.ns - INT64_C(5000000000000) + 999999) / 1000000;
+    assert_int_equal(deadline, 9700);
+    trace_pass(&t, deadline);
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    assert_int_equal(timer_ms(&t), 9700);
+    trace_at(&t, 9700);
+    assert_true(t.actions.submit);
+    assert_in_range(t.actions.deadline.ns - INT64_C(5000000000000), INT64_C(11000000000), INT64_C(12000000000));
+}
+
 /* --- sessions ------------------------------------------------------------------------------------ */
 
 /* Nothing of a session is renewed; its loss is told, with its own reason, and nothing of it is left to give back. */
@@ -368,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_holder_checks_what_it_hears),
         cmocka_unit_test(a_push_during_a_renewal_is_checked_again),
         cmocka_unit_test(a_look_between_is_not_in_the_way_of_the_renewal),
+        cmocka_unit_test(a_look_shortly_before_is_not_in_the_way_either),
         cmocka_unit_test(a_session_lease_ends_with_the_session),
         cmocka_unit_test(a_lost_session_leaves_nothing_to_give_back),
         cmocka_unit_test(a_win_after_a_lost_session_is_given_back_too),

@@ -82,7 +82,7 @@ static void what_came_and_went_is_not_told(void **state)
     (void)state;
     simba__telling telling = {0};
     simba__tell tell;
-    const simba_owner nobody = {0};
+    const simba__known nobody = {0};
     assert_true(simba__telling_note(&telling, &(simba__actions){.acquired = true}, true));
     assert_true(simba__telling_note(&telling, &(simba__actions){.released = true}, true));
     assert_true(simba__telling_take(&telling, &nobody, &tell));
@@ -96,14 +96,91 @@ static void what_lasted_is_told_in_turn(void **state)
     (void)state;
     simba__telling telling = {0};
     simba__tell tell;
-    const simba_owner me = {.id = "me", .token = 3};
+    const simba__known me = {.id = "me", .token = 3};
     assert_true(simba__telling_note(&telling, &(simba__actions){.acquired = true, .changed = true}, false));
     assert_true(simba__telling_take(&telling, &me, &tell));
     assert_true(tell.acquired && !tell.released && !tell.changed && !tell.ack);
     simba__telling_note(&telling, &(simba__actions){.released = true, .reason = SIMBA_REASON_REVOKED}, false);
-    assert_true(simba__telling_take(&telling, &(simba_owner){0}, &tell));
+    assert_true(simba__telling_take(&telling, &(simba__known){0}, &tell));
     assert_true(!tell.acquired && tell.released && tell.ack && tell.reason == SIMBA_REASON_REVOKED);
     assert_string_equal(tell.state.before.id, "me");
+}
+
+/* --- late news ------------------------------------------------------------------------------------------ */
+
+static simba_local at_ms(int64_t ms)
+{
+    return (simba_local){ms * SIMBA__NS_PER_MS};
+}
+
+/* The owner of this token has it for `left_ms`, by a store whose clock shows 1,000,000. */
+static simba_push acquired(uint64_t token, int64_t left_ms)
+{
+    return (simba_push){.kind = SIMBA_PUSH_ACQUIRED,
+                        .listens = true,
+                        .owner = {.id = "other", .token = token, .transition_at_ms = 1000000 + left_ms},
+                        .now_ms = 1000000};
+}
+
+/* L1: one who waits must not sleep past the end of a lease because it knows only of a longer one. */
+static void only_news_of_a_later_end_can_wait(void **state)
+{
+    (void)state;
+    simba__news news = {0};
+    const simba_push longer = acquired(1, 5000);
+    const simba_push shorter = acquired(2, 1000);
+    assert_true(simba__news_can_wait(&news, &longer, at_ms(100)));
+    simba__news_keep(&news, &longer, at_ms(100));
+    assert_false(simba__news_can_wait(&news, &shorter, at_ms(4099)));
+    assert_true(simba__news_can_wait(&news, &shorter, at_ms(4100)));
+    simba__news_keep(&news, &shorter, at_ms(200)); /* all have heard it */
+    assert_true(simba__news_can_wait(&news, &shorter, at_ms(200)));
+    simba__news_told(&news, at_ms(3000)); /* by an answer of its own */
+    simba__news_told(&news, at_ms(2000));
+    assert_false(simba__news_can_wait(&news, &shorter, at_ms(1999)));
+    assert_true(simba__news_can_wait(&news, &shorter, at_ms(2000)));
+}
+
+/* L2: the lease ends when it ends, whenever one hears of it. */
+static void late_news_tells_how_much_is_left(void **state)
+{
+    (void)state;
+    simba__news news = {0};
+    const simba_push push = acquired(1, 5000);
+    simba__news_keep(&news, &push, at_ms(100));
+    assert_int_equal(news.number, 1);
+    const simba_push late = simba__news_late(&news, at_ms(3100));
+    assert_int_equal(simba__owner_left_ns(&late.owner, late.now_ms), 2000 * SIMBA__NS_PER_MS);
+    assert_string_equal(late.owner.id, "other");
+    assert_false(late.listens); /* somebody has made itself known to the holder */
+    assert_true(simba__news_end(&late, at_ms(3100)).ns == at_ms(5100).ns);
+}
+
+/* Whatever says less does not make up for it. */
+static void late_news_is_heard_unless_it_is_known(void **state)
+{
+    (void)state;
+    simba__news news = {0};
+    const simba_push push = acquired(7, 5000), older = acquired(6, 5000);
+    const simba_push invitation = {.kind = SIMBA_PUSH_RELEASED};
+    const simba_reply mine = {.outcome = SIMBA_MINE, .owner = {.id = "me", .token = 7}};
+    const simba_reply refused = {.outcome = SIMBA_NOT_MINE, .owner = {.id = "other", .token = 7}};
+    simba__news_keep(&news, &push, at_ms(100));
+    assert_true(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_PUSH, .push = &push}));
+    assert_false(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_PUSH, .push = &older}));
+    assert_false(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_PUSH, .push = &invitation}));
+    assert_true(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_REPLY, .reply = &mine}));
+    assert_false(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_REPLY, .reply = &refused}));
+    assert_false(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_TIMER}));
+    assert_false(simba__news_is_known(&news, &(simba__event){.kind = SIMBA__EV_STOP}));
+}
+
+static void news_is_kept_for_those_who_wait(void **state)
+{
+    (void)state;
+    for (int phase = SIMBA__IDLE; phase <= SIMBA__GIVE_BACK; phase++)
+        assert_int_equal(simba__news_waits(&(simba__contention){.phase = (uint8_t)phase}), phase == SIMBA__SEEK);
+    assert_false(simba__news_waits(&(simba__contention){.phase = SIMBA__SEEK, .stop = true}));
 }
 
 int main(void)
@@ -114,6 +191,10 @@ int main(void)
         cmocka_unit_test(a_note_is_no_reason_to_ask),
         cmocka_unit_test(who_has_the_answer_needs_no_push),
         cmocka_unit_test(a_push_that_says_more_than_the_answer_is_heard),
+        cmocka_unit_test(only_news_of_a_later_end_can_wait),
+        cmocka_unit_test(late_news_tells_how_much_is_left),
+        cmocka_unit_test(late_news_is_heard_unless_it_is_known),
+        cmocka_unit_test(news_is_kept_for_those_who_wait),
         cmocka_unit_test(what_came_and_went_is_not_told),
         cmocka_unit_test(what_lasted_is_told_in_turn),
     };

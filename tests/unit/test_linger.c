@@ -15,13 +15,18 @@ typedef struct fixture {
     simba__linger_actions did; /* in the last step */
 } fixture;
 
-static fixture make(bool told)
+static fixture make_ordered(bool told, bool ordered)
 {
     fixture f = {.now = {1000 * MS}};
-    simba__linger_init(&f.machine, told);
+    simba__linger_init(&f.machine, told, ordered);
     for (size_t i = 0; i < sizeof f.lockers / sizeof *f.lockers; i++)
         f.lockers[i].linger_ns = 100 * MS;
     return f;
+}
+
+static fixture make(bool told)
+{
+    return make_ordered(told, true);
 }
 
 static void step(fixture *f, simba__linger_kind kind)
@@ -244,6 +249,141 @@ static void others_are_let_in_after_some_time(void **state)
     assert_true(f.did.seek); /* and then it is our turn again */
 }
 
+/* The client gives back what it has, because others want it, and gets it again `away_ns` later. */
+static void let_others_in(fixture *f, int64_t away_ns)
+{
+    have(f, 0);
+    leave(f, 0);
+    step(f, SIMBA__LINGER_OTHERS);
+    assert_true(f->did.give_back);
+    f->now.ns += away_ns;
+    step(f, SIMBA__LINGER_STOPPED);
+    have(f, 0);
+}
+
+/* How often locker 0 gets a grant again that nobody is known to want; -1: as often as it likes. */
+static int turns_unasked(fixture *f)
+{
+    for (int turns = 0; turns < 10000; turns++) {
+        leave(f, 0);
+        if (f->did.give_back)
+            return turns;
+        want(f, 0);
+        assert_int_equal(got(f), 0);
+    }
+    return -1;
+}
+
+/* Otherwise it would make thousands of turns until it hears of them. */
+static void others_that_came_are_expected_again(void **state)
+{
+    (void)state;
+    fixture f = make(true);
+    let_others_in(&f, 0);
+    assert_int_equal(turns_unasked(&f), SIMBA__LINGER_TURNS);
+    step(&f, SIMBA__LINGER_STOPPED);
+    have(&f, 0);
+    want(&f, 1); /* it does not matter who takes it */
+    for (int turns = 0; turns < SIMBA__LINGER_TURNS; turns++) {
+        leave(&f, turns % 2);
+        assert_int_equal(got(&f), (turns + 1) % 2);
+        want(&f, turns % 2);
+    }
+    leave(&f, 0);
+    assert_true(f.did.give_back);
+}
+
+static void others_that_do_not_come_are_expected_less(void **state)
+{
+    (void)state;
+    fixture f = make(true);
+    let_others_in(&f, 0);
+    for (int doublings = 0; doublings < SIMBA__LINGER_DOUBLINGS; doublings++) {
+        assert_int_equal(turns_unasked(&f), SIMBA__LINGER_TURNS << doublings);
+        f.now.ns += 3000 * MS; /* meanwhile it could not hear of anybody, so this does not count */
+        step(&f, SIMBA__LINGER_STOPPED);
+        have(&f, 0);
+        f.now.ns += SIMBA__LINGER_DOUBLES_NS;
+    }
+    assert_int_equal(turns_unasked(&f), -1);
+}
+
+/* The news that others wait is under way when the grant is given back. */
+static void others_that_are_heard_of_late_are_expected_too(void **state)
+{
+    (void)state;
+    fixture f = make(true);
+    have(&f, 0);
+    leave(&f, 0);
+    f.now.ns += 100 * MS;
+    step(&f, SIMBA__LINGER_TIMER);
+    assert_true(f.did.give_back);
+    f.now.ns += 1000 * MS;
+    step(&f, SIMBA__LINGER_OTHERS);
+    step(&f, SIMBA__LINGER_STOPPED);
+    have(&f, 0);
+    assert_int_equal(turns_unasked(&f), SIMBA__LINGER_TURNS);
+}
+
+/* Lockers 0 and 1 want it, and others do. Giving it back to a store takes this long. */
+static void give_back_to_others(fixture *f, bool ordered, int64_t took_ns)
+{
+    *f = make_ordered(true, ordered);
+    have(f, 0);
+    want(f, 1);
+    step(f, SIMBA__LINGER_OTHERS);
+    f->now.ns += SIMBA__LINGER_NS;
+    leave(f, 0);
+    assert_true(f->did.give_back);
+    f->now.ns += took_ns;
+    step(f, SIMBA__LINGER_STOPPED);
+}
+
+static void others_may_ask_first_where_there_is_no_order(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t took_ns, yields_ns;
+    } cases[] = {{MS, 4 * MS}, {2 * MS, SIMBA__LINGER_NS}, {1000 * MS, SIMBA__LINGER_NS}};
+    fixture f;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        give_back_to_others(&f, false, cases[i].took_ns);
+        assert_false(f.did.seek);
+        assert_int_equal(f.did.timer.ns, f.now.ns + cases[i].yields_ns);
+        want(&f, 2);
+        assert_false(f.did.seek);
+        f.now.ns += cases[i].yields_ns - 1;
+        step(&f, SIMBA__LINGER_TIMER);
+        assert_false(f.did.seek);
+        f.now.ns += 1;
+        step(&f, SIMBA__LINGER_TIMER);
+        assert_true(f.did.seek);
+        step(&f, SIMBA__LINGER_GRANTED);
+        assert_int_equal(got(&f), 1);
+    }
+    give_back_to_others(&f, false, 0);
+    assert_true(f.did.seek);
+    give_back_to_others(&f, true, MS);
+    assert_true(f.did.seek);
+}
+
+static void who_yields_may_give_up_or_end(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        fixture f;
+        give_back_to_others(&f, false, MS);
+        if (ends)
+            step(&f, SIMBA__LINGER_END);
+        else
+            leave(&f, 1);
+        assert_false(f.did.give_back);
+        assert_int_equal(f.did.timer.ns, INT64_MAX);
+        want(&f, 0);
+        assert_int_equal(f.did.seek, !ends);
+    }
+}
+
 static void a_loss_is_told_to_its_user(void **state)
 {
     (void)state;
@@ -350,6 +490,11 @@ int main(void)
         cmocka_unit_test(used_goes_to_others_at_its_release),
         cmocka_unit_test(others_are_let_in_after_some_turns),
         cmocka_unit_test(others_are_let_in_after_some_time),
+        cmocka_unit_test(others_that_came_are_expected_again),
+        cmocka_unit_test(others_that_do_not_come_are_expected_less),
+        cmocka_unit_test(others_that_are_heard_of_late_are_expected_too),
+        cmocka_unit_test(others_may_ask_first_where_there_is_no_order),
+        cmocka_unit_test(who_yields_may_give_up_or_end),
         cmocka_unit_test(a_loss_is_told_to_its_user),
         cmocka_unit_test(a_kept_grant_that_is_lost_is_not_taken),
         cmocka_unit_test(an_unsettled_note_ends_the_grant),

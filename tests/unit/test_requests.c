@@ -214,6 +214,23 @@ static void who_stands_in_line_is_waited_for(void **state)
     assert_int_equal(take_all(), 2);
 }
 
+/* However many are due at one moment, a turn looks at a part of them, and answers are taken in between. */
+static void very_many_are_looked_at_in_several_turns(void **state)
+{
+    (void)state;
+    enum { VERY_MANY = 2500 };
+    static simba_request r[VERY_MANY];
+    for (int i = 0; i < VERY_MANY; i++)
+        submit(&r[i], 2000);
+    hand_over();
+    pass_to(2000);
+    assert_int_equal(take_all(), 1000);
+    pass_to(2001);
+    assert_int_equal(take_all(), 1000);
+    pass_to(2002);
+    assert_int_equal(take_all(), 500);
+}
+
 /* The time for the answer counts from the moment at which the server was asked. */
 static void the_answer_has_its_time_from_the_asking(void **state)
 {
@@ -381,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(who_stands_in_line_is_waited_for),
+        TEST(very_many_are_looked_at_in_several_turns),
         TEST(the_answer_has_its_time_from_the_asking),
         TEST(a_request_goes_its_way),
         TEST(each_is_cancelled_at_its_deadline),

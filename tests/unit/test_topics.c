@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/cm.h"
+#include "util/name.h"
 #include "util/random.h"
 
 /* --- the stand-in --------------------------------------------------------------------------------- */
@@ -468,6 +469,33 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+/* --- names of owners --------------------------------------------------------------------------------- */
+
+/* Ten thousand contenders that wait for one owner know one copy of its name. */
+static void a_name_is_heard_once(void **state)
+{
+    (void)state;
+    simba__topic *topic = get("m");
+    const char *name = simba__topic_hear(topic, "one");
+    assert_string_equal(name, "one");
+    assert_ptr_equal(simba__topic_hear(topic, "one"), name);
+    simba__name_take(name);
+    assert_string_equal(simba__topic_hear(topic, "other"), "other");
+    assert_string_equal(name, "one"); /* it was taken */
+    simba__name_drop(name);
+}
+
+static void an_owner_without_memory_for_its_name_is_unknown(void **state)
+{
+    (void)state;
+    simba__topic *topic = get("m");
+    assert_int_equal(simba_set_allocator(scarce_malloc, realloc, free), 0);
+    allocations_left = 0;
+    assert_string_equal(simba__topic_hear(topic, "one"), "?");
+    allocations_left = 1;
+    assert_string_equal(simba__topic_hear(topic, "one"), "one");
+}
+
 /* --- random operations ---------------------------------------------------------------------------- */
 
 enum { NAMES = 40, OPERATIONS = 3000, ROUNDS = 30 };
@@ -595,6 +623,8 @@ int main(void)
         TEST(nothing_is_watched_after_the_end),
         TEST(ending_with_nothing),
         TEST(every_allocation_may_fail),
+        TEST(a_name_is_heard_once),
+        TEST(an_owner_without_memory_for_its_name_is_unknown),
         TEST(random_operations_agree_with_the_counts),
     };
     return cmocka_run_group_tests_name("topics", tests, NULL, NULL);

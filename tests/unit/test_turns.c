@@ -438,7 +438,7 @@ static bool keeper_is_aside(void)
 static void a_bell_that_was_heeded_already(void **state)
 {
     (void)state;
-    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    simba__condition never = {{0}};
     open_stage("stage://x", BY_IO);
     simba__waitset *threads = &client->turn.reactor.threads;
     struct pollfd bell = {.fd = threads->bell, .events = POLLIN};
@@ -454,7 +454,7 @@ static void a_bell_that_was_heeded_already(void **state)
         arranged = REF_WITHIN(100 + ms, keeper_is_aside());
         simba__enter(&client->turn);
         client->turn.led_for = arranged ? &never : NULL;
-        pthread_cond_signal(&client->turn.hushed);
+        simba__turn_signal(&client->turn, &client->turn.hushed);
         simba__leave(&client->turn);
     }
     assert_true(arranged);
@@ -462,7 +462,7 @@ static void a_bell_that_was_heeded_already(void **state)
     simba__turn_signal(&client->turn, &never);
     assert_int_equal(poll(&bell, 1, 0), 1);
     client->turn.led_for = NULL;
-    pthread_cond_signal(&client->turn.hushed);
+    simba__turn_signal(&client->turn, &client->turn.hushed);
     simba__leave(&client->turn);
     close_stage();
 }
@@ -472,7 +472,7 @@ static void a_bell_that_is_not_heeded(void **state)
 {
     (void)state;
     simba_timer timer = {.fire = on_timer};
-    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    simba__condition never = {{0}};
     open_stage("stage://x", BY_IO);
     simba__enter(&client->turn);
     assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
@@ -491,7 +491,7 @@ static void a_bell_that_is_not_heeded(void **state)
     assert_back_soon(&c);
     simba__enter(&client->turn);
     client->turn.led_for = NULL;
-    pthread_cond_signal(&client->turn.hushed);
+    simba__turn_signal(&client->turn, &client->turn.hushed);
     simba__leave(&client->turn);
     close_stage();
 }
@@ -620,7 +620,7 @@ static void closing_waits_for_who_leads(void **state)
     (void)state;
     pthread_t closer;
     atomic_bool back = false;
-    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    simba__condition never = {{0}};
     open_stage("stage://x", BY_IO);
     simba__enter(&client->turn);
     client->turn.led_for = &never;
@@ -630,11 +630,155 @@ static void closing_waits_for_who_leads(void **state)
     assert_false(REF_WITHIN(50, atomic_load(&back)));
     simba__enter(&client->turn);
     client->turn.led_for = NULL;
-    pthread_cond_broadcast(&client->turn.changed);
+    simba__turn_signal(&client->turn, &client->turn.changed);
     simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&back)));
     pthread_join(closer, NULL);
     ref_watchdog(0);
+}
+
+/* --- calls that others begin ------------------------------------------------------------------------------- */
+
+/* A call on a thread of its own, which comes while another thread is in a turn. */
+typedef struct poster {
+    pthread_t thread;
+    simba_locker *locker;
+    int64_t limit_ms; /* of acquire */
+    bool releases;
+    int rc;
+    atomic_bool back;
+} poster;
+
+static void *acquire_or_release(void *arg)
+{
+    poster *p = arg;
+    p->rc = p->releases ? simba_locker_release(p->locker, NULL) : simba_locker_acquire(p->locker, p->limit_ms, NULL);
+    atomic_store(&p->back, true);
+    return NULL;
+}
+
+/* The caller is in a turn. */
+static void begin_post(poster *p)
+{
+    atomic_store(&p->back, false);
+    assert_int_equal(pthread_create(&p->thread, NULL, acquire_or_release, p), 0);
+    assert_true(REF_WITHIN(LONG_MS, simba__inbox_has_posts(&client->turn.inbox)));
+}
+
+static int rc_of(poster *p)
+{
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&p->back)));
+    pthread_join(p->thread, NULL);
+    return p->rc;
+}
+
+/* Answers until nobody waits for anything. */
+static bool has_ended(void)
+{
+    simba__enter(&client->turn);
+    answer();
+    const bool ended = client->running == 0;
+    simba__leave(&client->turn);
+    return ended;
+}
+
+/* A thread that comes while another one is in a turn does not wait for its end: the other one begins its call. */
+static void who_is_in_a_turn_begins_the_calls_of_others(void **state)
+{
+    (void)state;
+    open_stage("stage://x", BY_IO);
+    poster p = {.locker = locker_of("orders"), .limit_ms = -1};
+    for (unsigned i = 0; i < 2; i++) {
+        p.releases = i == 1;
+        simba__enter(&client->turn);
+        begin_post(&p);
+        assert_int_equal(atomic_load(&stage.submitted), i);
+        simba__turn_settle(&client->turn);
+        assert_int_equal(atomic_load(&stage.submitted), i + 1);
+        answer();
+        simba__leave(&client->turn);
+        assert_int_equal(rc_of(&p), 0);
+    }
+    p.releases = true; /* which is not the simple case: it has to look itself */
+    simba__enter(&client->turn);
+    begin_post(&p);
+    simba__leave(&client->turn);
+    assert_int_equal(rc_of(&p), SIMBA_ESTATE);
+    simba_locker_free(p.locker);
+    close_stage();
+}
+
+/* A thread that posts a call when the other one has no more to do, and still holds the lock. */
+static void a_call_of_the_last_moment_is_begun(void **state)
+{
+    (void)state;
+    static const simba_dispatch forms[] = {SIMBA_DISPATCH_POOL, SIMBA_DISPATCH_FD};
+    for (size_t i = 0; i < 2; i++) {
+        open_with("stage://x", forms[i], BY_IO);
+        poster p = {.locker = locker_of("orders"), .limit_ms = -1};
+        simba__enter(&client->turn);
+        simba__turn_settle(&client->turn);
+        begin_post(&p);
+        simba__turn_end(&client->turn);
+        assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.submitted) == 1));
+        assert_int_equal(write(stage.ends[1], "x", 1),
+                         1); /* the loop stands still: so the thread has to read it itself */
+        assert_int_equal(rc_of(&p), 0);
+        stage.means = BY_JOB; /* for the release */
+        simba_locker_free(p.locker);
+        close_stage();
+    }
+}
+
+/* Whoever enters a turn finds that the calls which were posted before have begun. */
+static void a_call_that_was_posted_can_be_cancelled(void **state)
+{
+    (void)state;
+    open_stage("stage://x", BY_IO);
+    poster p = {.locker = locker_of("orders"), .limit_ms = -1};
+    simba__enter(&client->turn);
+    begin_post(&p);
+    simba__leave(&client->turn);
+    assert_int_equal(simba_locker_cancel(p.locker), 0);
+    assert_int_equal(rc_of(&p), SIMBA_ECANCELED);
+    assert_true(REF_WITHIN(LONG_MS, has_ended()));
+    simba_locker_free(p.locker);
+    close_stage();
+}
+
+static bool somebody_waits_for_the_lock(void)
+{
+    return atomic_load(&client->turn.gate.urgent) > 0;
+}
+
+/* The time of a call that was posted is over: before it has begun, or when it has just succeeded. */
+static void a_call_that_was_posted_has_its_limit(void **state)
+{
+    (void)state;
+    simba__condition never = {{0}};
+    open_stage("stage://x", BY_IO);
+    poster p = {.locker = locker_of("orders"), .limit_ms = 20};
+    simba__enter(&client->turn);
+    begin_post(&p);
+    assert_true(REF_WITHIN(LONG_MS, somebody_waits_for_the_lock()));
+    simba__leave(&client->turn);
+    const int rc = rc_of(&p);
+    assert_true(rc == SIMBA_ETIMEDOUT || rc == SIMBA_EUNAVAILABLE); /* the store had little time to answer, or none */
+    assert_true(REF_WITHIN(LONG_MS, has_ended()));
+
+    simba__enter(&client->turn);
+    client->turn.led_for = &never;
+    begin_post(&p);
+    simba__turn_settle(&client->turn);
+    answer();
+    simba__turn_settle(&client->turn);
+    assert_true(REF_WITHIN(LONG_MS, somebody_waits_for_the_lock()));
+    client->turn.led_for = NULL;
+    simba__leave(&client->turn);
+    assert_int_equal(rc_of(&p), 0);
+    stage.means = BY_JOB; /* for the release */
+    simba_locker_free(p.locker);
+    close_stage();
 }
 
 /* --- sessions ------------------------------------------------------------------------------------------------ */
@@ -731,6 +875,10 @@ int main(void)
         cmocka_unit_test(an_answer_is_looked_for_before_a_deadline),
         cmocka_unit_test(a_request_ends_at_its_deadline),
         cmocka_unit_test(closing_waits_for_who_leads),
+        cmocka_unit_test(who_is_in_a_turn_begins_the_calls_of_others),
+        cmocka_unit_test(a_call_of_the_last_moment_is_begun),
+        cmocka_unit_test(a_call_that_was_posted_can_be_cancelled),
+        cmocka_unit_test(a_call_that_was_posted_has_its_limit),
         cmocka_unit_test(a_session_ends_here_first),
         cmocka_unit_test(a_push_is_for_one_nonce),
         cmocka_unit_test(our_threads_take_no_signals),
