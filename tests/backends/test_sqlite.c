@@ -271,12 +271,104 @@ static void requests_stand_in_line(void **state)
     assert_false(f->a.backend->in_line(f->a.store, &served.request));
     assert_true(f->a.backend->in_line(f->a.store, &waits.request));
     assert_int_equal(waits.request.asked_at.ns, 0);
-    f->a.now_shift_ns += 1000000000; /* nothing is answered meanwhile */
+    f->a.now_shift_ns += 1000000000; /* a batch may last as long as one waits for an answer */
+    assert_true(f->a.backend->in_line(f->a.store, &waits.request));
+    f->a.now_shift_ns += waits.request.patience_ns; /* nothing is answered meanwhile */
     assert_false(f->a.backend->in_line(f->a.store, &waits.request));
     testhost_run_jobs(&f->a);
     assert_int_equal(served.request.reply.outcome, SIMBA_MINE);
     assert_int_equal(waits.request.reply.outcome, SIMBA_MINE);
     assert_true(waits.request.asked_at.ns >= served.request.asked_at.ns + 1000000000);
+    testhost_close(&f->a);
+}
+
+/* However long the line is, renewals go first: nobody loses a lease because others want one. */
+static void renewals_go_first(void **state)
+{
+    enum { MANY = 1500 }; /* more than fit into a batch */
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const simba_reply held = acquire(&f->a, "held", "me", 1);
+    testhost_request *others = calloc(MANY, sizeof *others);
+    char(*names)[16] = calloc(MANY, sizeof *names);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "mutex-%d", i);
+        others[i] = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&f->a, &others[i]);
+    }
+    testhost_request renewal = testhost_request_of(&f->a, SIMBA_OP_RENEW, "held", "me", 1, held.owner.token);
+    testhost_submit(&f->a, &renewal);
+    testhost_flush(&f->a);
+    assert_true(renewal.request.asked_at.ns > 0);
+    assert_int_equal(others[MANY - 1].request.asked_at.ns, 0);
+    assert_true(f->a.backend->in_line(f->a.store, &others[MANY - 1].request));
+    testhost_run_jobs(&f->a);
+    assert_mine(renewal.request.reply);
+    for (int i = 0; i < MANY; i++)
+        assert_mine(others[i].request.reply);
+    free(names);
+    free(others);
+    testhost_close(&f->a);
+}
+
+/* A client knows the row that it wrote last. It goes by that only as long as nobody else writes, also if it has looked since. */
+static void rows_of_others_are_read(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    for (int looks = 0; looks < 2; looks++) {
+        assert_mine(acquire(&f->a, "orders", "a", 1));
+        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+        const simba_reply won = acquire(&f->b, "orders", "b", 2);
+        assert_mine(won);
+        if (looks)
+            assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "b");
+        assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
+        assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+        assert_true(acquire(&f->a, "orders", "a", 1).owner.token > won.owner.token);
+        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+    }
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
+/* A row that was written in a transaction that did not succeed is not the row of the mutex. */
+static void undone_rows_are_read(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const uint64_t token = acquire(&f->a, "orders", "a", 1).owner.token;
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+    raw_once(f, "CREATE TRIGGER stop AFTER UPDATE ON simba_mutex WHEN NEW.mutex = 'bad' BEGIN SELECT RAISE(ROLLBACK, "
+                "'no'); END;"
+                "INSERT INTO simba_mutex (mutex) VALUES ('bad')");
+    assert_mine(acquire(&f->a, "orders", "a", 5));
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 5, 0));
+    testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "a", 2, 0);
+    testhost_request bad = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "bad", "a", 3, 0);
+    testhost_submit(&f->a, &good);
+    testhost_submit(&f->a, &bad);
+    testhost_flush(&f->a);
+    testhost_run_jobs(&f->a);
+    assert_true(good.request.reply.status < 0 && bad.request.reply.status < 0);
+    const simba_reply won = acquire(&f->a, "orders", "b", 4);
+    assert_mine(won);
+    assert_string_equal(won.owner.id, "b");
+    assert_true(won.owner.token > token);
+    testhost_close(&f->a);
+}
+
+/* A mutex that was forgotten begins anew for the client that forgot it, too. */
+static void forgotten_rows_are_not_known(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const uint64_t token = acquire(&f->a, "orders", "a", 1).owner.token;
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+    assert_mine(ask(&f->a, SIMBA_OP_FORGET, "orders", NULL, 0, 0));
+    assert_true(acquire(&f->a, "orders", "a", 2).owner.token > token);
+    assert_string_equal(raw_text(f, "SELECT owner_id FROM simba_mutex WHERE mutex = 'orders'"), "a");
     testhost_close(&f->a);
 }
 
@@ -647,6 +739,10 @@ int main(void)
         TEST(about_list),
         TEST(one_transaction_per_batch),
         TEST(requests_stand_in_line),
+        TEST(renewals_go_first),
+        TEST(rows_of_others_are_read),
+        TEST(undone_rows_are_read),
+        TEST(forgotten_rows_are_not_known),
         TEST(reads_pass_a_writer),
         TEST(locked_until_deadline),
         TEST(locked_for_a_while),

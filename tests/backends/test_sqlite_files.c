@@ -442,6 +442,26 @@ static void deleted_under_an_idle_store(void **state)
     testhost_close(&f->b);
 }
 
+/* A file that nobody has touched for a while is not looked for at its path each time. Its deletion is noticed nevertheless, by the
+ * next request. */
+static void deleted_after_a_quiet_time(void **state)
+{
+    fixture *f = *state;
+    struct stat status;
+    open_store(f, &f->a);
+    const int64_t begin_ns = simba__clock_mono_ns();
+    do { /* these do not touch the file itself, but its log */
+        assert_mine(acquire(&f->a, "orders", "me", 1));
+        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
+    } while (simba__clock_mono_ns() - begin_ns < 100 * SIMBA__NS_PER_MS);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_int_equal(unlink(f->path), 0);
+    assert_mine(acquire(&f->a, "orders", "you", 2));
+    assert_non_null(strstr(f->a.log, "deleted"));
+    assert_int_equal(stat(f->path, &status), 0);
+    testhost_close(&f->a);
+}
+
 /* Another database of simba takes its place; it counts from then on. */
 static void replaced_underneath(void **state)
 {
@@ -570,6 +590,7 @@ int main(void)
         TEST(created_meanwhile),
         TEST(deleted_underneath),
         TEST(deleted_under_an_idle_store),
+        TEST(deleted_after_a_quiet_time),
         TEST(replaced_underneath),
         TEST(moved_and_back),
         TEST(replaced_by_rubbish),

@@ -194,7 +194,8 @@ static void killed_in_line(void **state)
     close(ready[1]);
 }
 
-/* Whoever hangs up a bell that a killed process had does not stand where that one stood. */
+/* Whoever hangs up a bell that a killed process had does not stand where that one stood: in the first line, in two that lie beside each
+ * other, and in the last one, with holes of the file between them. */
 static void places_are_not_inherited(void **state)
 {
     fixture *f = *state;
@@ -203,14 +204,19 @@ static void places_are_not_inherited(void **state)
     simba__sqlite_notify *notify = NULL;
     assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
     assert_int_equal(simba__sqlite_notify_attend(notify, 7), 0);
-    simba__sqlite_notify_say_place(notify, 3, simba__sqlite_line_cell(3, false, 0));
+    static const size_t lines[] = {0, 3, 4, SIMBA__SQLITE_LINES - 1};
+    enum { COUNT = sizeof lines / sizeof *lines };
+    for (size_t i = 0; i < COUNT; i++)
+        simba__sqlite_notify_say_place(notify, lines[i], simba__sqlite_line_cell(lines[i], false, 0));
     const int number = notify->bell.number;
     close(notify->bell.fd); /* as if it had died */
     notify->bell.fd = -1;
     assert_int_equal(simba__sqlite_notify_attend(notify, 7), 0);
     assert_int_equal(notify->bell.number, number);
-    simba__sqlite_notify_read_line(notify, 3, &line);
-    assert_int_equal(line.cells[number], 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        simba__sqlite_notify_read_line(notify, lines[i], &line);
+        assert_int_equal(line.cells[number], 0);
+    }
     simba__sqlite_notify_close(notify);
 }
 

@@ -143,6 +143,20 @@ static void own_mark_on_top_of_another(void **state)
     close_both(f, &topic);
 }
 
+/* A look goes by the slot as it is now: after one, a client knows all that has happened. */
+static void one_look_is_enough(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    const unsigned jobs = f->a.jobs_run;
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    assert_true(testhost_await_pushes(&f->a, 1));
+    testhost_settle(&f->a);
+    assert_in_range(f->a.jobs_run - jobs, 1, 2);
+    close_both(f, &topic);
+}
+
 /* Of two requests of one transaction the first is refused, and the second releases: the watch that the first leads to
  * tells of it. */
 static void released_after_the_refusal(void **state)
@@ -698,6 +712,7 @@ int main(void)
         TEST(released_before_the_watch_in_a_busy_slot),
         TEST(neighbour_is_not_known),
         TEST(own_mark_on_top_of_another),
+        TEST(one_look_is_enough),
         TEST(released_after_the_refusal),
         TEST(watch_without_asking),
         TEST(renewals_disturb_nobody),

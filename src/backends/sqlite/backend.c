@@ -2,6 +2,7 @@
  *
  * There is one connection, and one batch runs at a time. Requests gather in a line. When no batch runs, the store takes
  * up to BATCH_REQUESTS of them and carries them out as one transaction, so the requests of one moment cost one commit.
+ * Renewals go first: however many contenders stand in line for a mutex, nobody loses a lease that it has because of them.
  * A brief batch may run on any thread that waits, as SIMBA_JOB_BRIEF says.
  *
  * The boot-time clock of the host judges leases, together with the boot id: nobody can set that clock, all processes
@@ -9,6 +10,7 @@
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/saturate.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
 #define BRIEF_NS (10 * SIMBA__NS_PER_MS) /* how long a brief batch may keep whoever waits; */
@@ -32,30 +35,33 @@
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
 #define ATTEND_NS (100 * SIMBA__NS_PER_MS)  /* how long a mutex has to be held before we hang a bell for revocations */
 #define STEP_IN_NS (20 * SIMBA__NS_PER_MS)  /* how long the next in line has to take a free mutex */
-#define SILENT_NS (1000 * SIMBA__NS_PER_MS) /* after so long without an answer, no request may count on a turn */
+#define SILENT_NS (1000 * SIMBA__NS_PER_MS) /* a batch may last this long before requests stop counting on a turn */
 #define PLACES 64 /* a client waits in lines for up to this many mutexes; with more, it hears of every change */
 
 enum { FAULTS_NAMED = 10 }; /* how many damaged rows of one list the log names */
 
 typedef struct sqlite_store {
     simba_host *host;
+    simba__queue renewals; /* these go first */
     simba__queue pending;
     simba__sqlite_probe *probes; /* looks that wait for the next batch */
     bool refresh_wanted;         /* look at the file even if there is no request */
     bool closing;
 
     simba_job job;
-    bool running;            /* a batch runs, and owns `batch` */
-    bool contended;          /* another process had the file for longer than a brief batch lasts */
-    simba_local answered_at; /* when the latest batch succeeded; 0: none has */
+    simba_local began_at;     /* when the latest batch began */
+    bool running;             /* it runs, and owns `batch` */
+    atomic_bool is_performed; /* it has been carried out; the next turn answers its requests */
+    bool contended;           /* another process had the file for longer than a brief batch lasts */
+    bool answers;             /* the latest batch succeeded */
     simba__sqlite_batch batch;
 
     simba__sqlite_news news;
     simba__sqlite_held held;
     simba_timer tick;
     simba_timer attend; /* when to hang a bell for revocations */
-    bool attends;       /* the timer above is set, or the bell hangs */
     simba_timer step_in;
+    bool attends;    /* the timer `attend` is set, or the bell hangs */
     bool in_reserve; /* the timer step_in is set */
     simba_io bell;   /* a descriptor of -1: it does not hang */
     bool bell_failed;
@@ -82,9 +88,25 @@ static sqlite_store *store_of_job(simba_job *job)
 
 /* --- requests in, answers out ------------------------------------------------------------------------ */
 
+static simba__queue *queue_of(sqlite_store *self, const simba_request *request)
+{
+    return request->op == SIMBA_OP_RENEW ? &self->renewals : &self->pending;
+}
+
 static void append(sqlite_store *self, simba_request *request)
 {
-    simba__queue_append(&self->pending, request);
+    simba__queue_append(queue_of(self, request), request);
+}
+
+static bool has_requests(const sqlite_store *self)
+{
+    return self->renewals.first || self->pending.first;
+}
+
+/* The next request of the line. NULL: there is none. */
+static simba_request *take_request(sqlite_store *self)
+{
+    return simba__queue_take(self->renewals.first ? &self->renewals : &self->pending);
 }
 
 static void append_probe(sqlite_store *self, simba__sqlite_probe *probe)
@@ -111,18 +133,24 @@ static void free_probe(sqlite_store *self, simba__sqlite_probe *probe, bool fail
 
 static void fail_pending(sqlite_store *self, int code, const char *text)
 {
-    for (simba_request *r; (r = simba__queue_take(&self->pending)) != NULL;)
+    for (simba_request *r; (r = take_request(self)) != NULL;)
         self->host->fail(self->host, r, code, "%s", text);
     for (simba__sqlite_probe *probe; (probe = take_probe(self)) != NULL;)
         free_probe(self, probe, true);
 }
 
+static size_t measure_queue(const simba__queue *queue, size_t count, size_t *ret_bytes)
+{
+    for (const simba_request *r = queue->first; r && count < BATCH_REQUESTS; r = r->next, count++)
+        *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
+    return count;
+}
+
 /* How many of the waiting requests go into the next batch. */
 static size_t measure(const sqlite_store *self, size_t *ret_bytes)
 {
-    size_t count = 0;
-    for (const simba_request *r = self->pending.first; r && count < BATCH_REQUESTS; r = r->next, count++)
-        *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
+    size_t count = measure_queue(&self->renewals, 0, ret_bytes);
+    count = measure_queue(&self->pending, count, ret_bytes);
     for (const simba__sqlite_probe *p = self->probes; p; p = p->next, count++)
         *ret_bytes += strlen(p->mutex) + 1;
     return count;
@@ -136,27 +164,40 @@ static void note_asked(simba_request *request, simba_local now)
         request->asked_at = now;
 }
 
-/* Returns the earliest deadline of the requests; INT64_MAX: there is none. */
+/* Until when a request that has left the line may be answered. The runtime gives it the time for an answer from then on, as
+ * long as anybody needs the answer: see requests.h. */
+static simba_local answer_by(const simba_request *request)
+{
+    int64_t by_ns = simba__sat_add(request->asked_at.ns, request->patience_ns);
+    if (by_ns > request->give_up.ns)
+        by_ns = request->give_up.ns;
+    return (simba_local){by_ns > request->deadline.ns ? by_ns : request->deadline.ns};
+}
+
+/* Returns the time until which the first of the requests has to be answered; INT64_MAX: there is none. */
 static simba_local fill_batch(sqlite_store *self, simba_local now)
 {
     simba_local until = {INT64_MAX};
-    self->batch.writes = false;
-    while (self->pending.first && self->batch.count < BATCH_REQUESTS) {
-        simba_request *r = simba__queue_take(&self->pending);
+    self->batch.writes = self->batch.grants = false;
+    while (has_requests(self) && self->batch.count < BATCH_REQUESTS) {
+        simba_request *r = take_request(self);
         simba__sqlite_batch_item *item = simba__sqlite_batch_add(&self->batch, r);
         item->request = r;
         r->backend_data = item;
         note_asked(r, now);
         self->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
-        if (r->deadline.ns < until.ns)
-            until = r->deadline;
+        self->batch.grants |= r->op != SIMBA_OP_RELEASE;
+        if (answer_by(r).ns < until.ns)
+            until = answer_by(r);
     }
     for (simba__sqlite_probe *probe; (probe = take_probe(self)) != NULL;) {
         simba__sqlite_batch_item *item =
             simba__sqlite_batch_add(&self->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex});
         item->probe = probe;
         item->looks = true;
+        self->batch.grants = true;
     }
+    self->batch.watches = self->news.count > 0;
     return until;
 }
 
@@ -171,7 +212,7 @@ static bool is_brief(const sqlite_store *self)
 /* Begin a batch with the waiting requests, if none runs. */
 static void start(sqlite_store *self)
 {
-    if (self->running || self->closing || (!self->pending.first && !self->probes && !self->refresh_wanted))
+    if (self->running || self->closing || (!has_requests(self) && !self->probes && !self->refresh_wanted))
         return;
     size_t bytes = 0;
     const size_t count = measure(self, &bytes);
@@ -190,12 +231,16 @@ static void start(sqlite_store *self)
     simba__sqlite_patience_set(&self->batch.db.patience, until);
     self->refresh_wanted = false;
     self->running = true;
+    self->began_at = now;
+    atomic_store(&self->is_performed, false);
     self->host->work(self->host, &self->job);
 }
 
 static void run_batch(simba_job *job)
 {
-    simba__sqlite_batch_run(&store_of_job(job)->batch);
+    sqlite_store *self = store_of_job(job);
+    simba__sqlite_batch_run(&self->batch);
+    atomic_store(&self->is_performed, true);
 }
 
 static bool hang_bell(sqlite_store *self);
@@ -245,7 +290,7 @@ static void sqlite_cancel(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
     if (simba__queue_has(request)) {
-        simba__queue_remove(&self->pending, request);
+        simba__queue_remove(queue_of(self, request), request);
     } else {
         simba__sqlite_batch_item *item = request->backend_data;
         item->request = NULL;
@@ -255,14 +300,22 @@ static void sqlite_cancel(void *instance, simba_request *request)
                      locked ? "locked by another process" : "no answer in time");
 }
 
+/* Has the batch at hand lasted longer than one may wait for an answer? Time in which it is done and no turn has come round
+ * does not count: with very many requests, a turn may take long. */
+static bool is_silent(const sqlite_store *self, const simba_request *request)
+{
+    const int64_t patience_ns = request->patience_ns > SILENT_NS ? request->patience_ns : SILENT_NS;
+    return self->running && !atomic_load(&self->is_performed) &&
+           self->host->now(self->host).ns >= simba__sat_add(self->began_at.ns, patience_ns);
+}
+
 /* A client may want many mutexes at once, and a batch takes BATCH_REQUESTS of them. The other requests wait for their
  * turn. */
 static bool sqlite_in_line(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
     const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
-    return simba__queue_has(request) && !locked && self->answered_at.ns > 0 &&
-           self->host->now(self->host).ns < self->answered_at.ns + SILENT_NS;
+    return simba__queue_has(request) && !locked && self->answers && !is_silent(self, request);
 }
 
 static void sqlite_flush(void *instance)
@@ -383,7 +436,7 @@ static void fail_batch(sqlite_store *self)
 {
     const simba_local now = self->host->now(self->host);
     const bool again = self->batch.error.code == SIMBA_ETIMEDOUT;
-    simba_request *later = simba__queue_take_all(&self->pending);
+    simba_request *later[] = {simba__queue_take_all(&self->renewals), simba__queue_take_all(&self->pending)};
     for (size_t i = 0; i < self->batch.count; i++) {
         simba_request *r = self->batch.items[i].request;
         simba__sqlite_probe *probe = self->batch.items[i].probe;
@@ -391,14 +444,16 @@ static void fail_batch(sqlite_store *self)
             append_probe(self, probe);
         else if (probe)
             free_probe(self, probe, true);
-        else if (r && again && now.ns < r->deadline.ns)
+        else if (r && again && now.ns < answer_by(r).ns)
             append(self, r);
         else if (r)
             self->host->fail(self->host, r, self->batch.error.code, "%s", self->batch.error.text);
     }
-    for (simba_request *next; later; later = next) {
-        next = later->next;
-        append(self, later);
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        for (simba_request *r = later[i], *next; r; r = next) {
+            next = r->next;
+            append(self, r);
+        }
     }
 }
 
@@ -724,8 +779,7 @@ static void batch_done(simba_job *job)
         fail_batch(self);
     else
         answer_batch(self);
-    if (self->batch.error.code == 0)
-        self->answered_at = self->host->now(self->host);
+    self->answers = self->batch.error.code == 0;
     simba__sqlite_batch_answered(&self->batch);
     if (!self->closing)
         attend_soon(self);
@@ -733,7 +787,7 @@ static void batch_done(simba_job *job)
         scan(self);
     if (self->closing)
         fail_pending(self, SIMBA_ECANCELED, "sqlite: the client closes");
-    else if (self->pending.first || self->probes)
+    else if (has_requests(self) || self->probes)
         self->host->wake(self->host); /* at the end of the turn, with the requests that these answers lead to */
     closed_if_idle(self);
 }
@@ -743,6 +797,7 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     sqlite_store *self = instance;
     self->host = host;
     self->bell.fd = -1;
+    simba__queue_init(&self->renewals);
     simba__queue_init(&self->pending);
     self->job.run = run_batch;
     self->job.done = batch_done;

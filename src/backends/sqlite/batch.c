@@ -11,6 +11,7 @@
 
 #define OPEN_PATIENCE_NS (5000 * SIMBA__NS_PER_MS)
 #define NOTIFY_CHECK_NS (1000 * SIMBA__NS_PER_MS)
+#define CELLS_AGE_NS (1000 * SIMBA__NS_PER_MS)
 
 /* --- the files ------------------------------------------------------------------------------------ */
 
@@ -114,11 +115,13 @@ void simba__sqlite_batch_answered(simba__sqlite_batch *batch)
 }
 
 /* Make sure that the open files are those at their paths. The database is checked every time, because a grant in a file
- * that nobody else sees is worth nothing. The notify file is checked now and then, since a wrong one costs at worst a
- * late wake-up. */
+ * that nobody else sees is worth nothing; only a release belongs into the file that has the grant. The notify file is
+ * checked now and then, since a wrong one costs at worst a late wake-up. */
 static int refresh(simba__sqlite_batch *batch)
 {
-    const int rc = simba__sqlite_db_refresh(&batch->db, &batch->opened, &batch->error);
+    const bool gives_back = batch->count > 0 && !batch->grants && simba__sqlite_db_is_sound(&batch->db);
+    batch->opened = false;
+    const int rc = gives_back ? 0 : simba__sqlite_db_refresh(&batch->db, &batch->opened, &batch->error);
     if (rc < 0)
         return rc;
     const int64_t now_ns = batch->host->now(batch->host).ns;
@@ -129,6 +132,7 @@ static int refresh(simba__sqlite_batch *batch)
     }
     if (!batch->notify_stale)
         return 0;
+    batch->cells_read_ns = 0;
     const int opened = simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), &batch->error, &batch->fresh);
     batch->notify_stale = opened < 0;
     return opened;
@@ -202,7 +206,14 @@ static bool concerns_note(const simba__sqlite_batch_item *item)
 static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, simba__row *row, bool *ret_exists,
                 simba_error *err)
 {
-    int rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
+    const simba__row *recent =
+        batch->writes ? simba__sqlite_recent_find(&batch->recent, item->effect.hash, item->ask.mutex) : NULL;
+    int rc = 0;
+    *ret_exists = recent != NULL;
+    if (recent)
+        *row = *recent;
+    else
+        rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
     if (rc == 0 && concerns_note(item))
         rc = simba__sqlite_note_identify(&batch->db, item->ask.mutex, row, err);
     if (rc < 0 || *ret_exists || item->ask.op != SIMBA_OP_ACQUIRE)
@@ -212,14 +223,22 @@ static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item
     return rc;
 }
 
-static int store(simba__sqlite_batch *batch, const simba_request *request, const simba__row *row, bool exists,
+static int store(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, const simba__row *row, bool exists,
                  simba_error *err)
 {
+    const simba_request *request = &item->ask;
     if (request->op == SIMBA_OP_WRITE_NOTE)
         return simba__sqlite_note_store(&batch->db, request, row, err);
+    int rc;
     if (request->op == SIMBA_OP_FORGET)
-        return simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
-    return simba__sqlite_db_store(&batch->db, request->mutex, row, exists, err);
+        rc = simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
+    else
+        rc = simba__sqlite_db_store(&batch->db, request->mutex, row, exists, item->effect.before, err);
+    if (request->op == SIMBA_OP_FORGET || rc < 0)
+        simba__sqlite_recent_forget(&batch->recent);
+    else
+        simba__sqlite_recent_keep(&batch->recent, item->effect.hash, request->mutex, row);
+    return rc;
 }
 
 static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqlite_batch_item *item, simba_error *err)
@@ -238,7 +257,7 @@ static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqli
     const uint64_t token_before = row.token;
     effect->before = row.version;
     if (simba__row_apply(&row, now, request)) {
-        rc = store(batch, request, &row, exists, err);
+        rc = store(batch, item, &row, exists, err);
         if (is_handover(request, token_before, &row))
             effect->marked =
                 simba__sqlite_notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
@@ -252,15 +271,23 @@ static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqli
     return rc;
 }
 
-static void read_slots(simba__sqlite_batch *batch)
+/* A client that watches something needs the values of this moment, see news.h. For a grant any value will do that the slot had
+ * before: the holder only looks whether somebody has marked the slot since (held.h), and an older value at worst makes it ask
+ * once in vain. */
+static void read_slots(simba__sqlite_batch *batch, int64_t now_ns)
 {
     const simba__sqlite_notify *notify = current_notify(batch);
+    if (!batch->watches && (batch->cells_read_ns == 0 || now_ns - batch->cells_read_ns >= CELLS_AGE_NS)) {
+        simba__sqlite_notify_read_all(notify, &batch->cells);
+        batch->cells_read_ns = now_ns;
+    }
     for (size_t i = 0; i < batch->count; i++) {
         simba__sqlite_batch_item *item = &batch->items[i];
         if (item->ask.op == SIMBA_OP_LIST)
             continue;
         item->effect.hash = simba__sqlite_notify_hash(item->ask.mutex);
-        item->effect.seen = simba__sqlite_notify_read(notify, simba__sqlite_notify_slot(item->effect.hash));
+        const size_t slot = simba__sqlite_notify_slot(item->effect.hash);
+        item->effect.seen = batch->watches ? simba__sqlite_notify_read(notify, slot) : batch->cells.slots[slot];
     }
 }
 
@@ -268,9 +295,11 @@ static int carry_out_all(simba__sqlite_batch *batch)
 {
     /* Read the slots and the clock while holding the write lock: news.h says why for the slots; and a lease may have
      * ended while we waited for the lock. */
-    read_slots(batch);
     const simba__row_now now = {.ns = simba__sqlite_batch_host_ns(batch),
                                 .epoch_us = batch->host->epoch_us(batch->host)};
+    read_slots(batch, now.ns);
+    if (batch->writes && !simba__sqlite_db_is_alone(&batch->db))
+        simba__sqlite_recent_forget(&batch->recent);
     for (size_t i = 0; i < batch->count; i++) {
         simba__sqlite_effect *effect = &batch->items[i].effect;
         simba_error error;

@@ -7,6 +7,7 @@
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/note.h"
 #include "backends/sqlite/notify.h"
+#include "backends/sqlite/recent.h"
 
 /* What a LIST found. */
 typedef struct simba__sqlite_listing simba__sqlite_listing;
@@ -37,11 +38,16 @@ typedef struct simba__sqlite_batch {
     uint64_t seed;
     bool notify_stale;
     int64_t notify_checked_ns;
+    simba__sqlite_recent recent;
+    simba__sqlite_notify_cells cells; /* slots as they were at some time within the last second */
+    int64_t cells_read_ns;            /* 0: never */
 
     /* In: */
     simba__sqlite_batch_item *items;
     size_t count; /* may be 0, to look only at the file */
     bool writes;
+    bool grants;  /* or reads: there is more in it than releases */
+    bool watches; /* this client watches something */
 
     /* Out: */
     bool in_reserve;             /* see ringing.h */

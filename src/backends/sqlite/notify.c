@@ -272,10 +272,25 @@ void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t 
     write_cell(notify, place_at(line, bell), 0);
 }
 
+/* The next line, from this one on, in which the cell of this bell may be written. The file has holes where nobody has ever waited: to
+ * read a cell of each of the 512 lines takes much longer than to ask for the next data. */
+static size_t next_written(const simba__sqlite_notify *notify, size_t line, unsigned bell)
+{
+    if (line >= SIMBA__SQLITE_LINES)
+        return line;
+    const off_t from = place_at(line, bell);
+    const off_t data = lseek(notify->fd, from, SEEK_DATA);
+    if (data < 0)
+        return errno == ENXIO ? SIMBA__SQLITE_LINES : line; /* nothing follows; or this file system does not know */
+    const off_t size = sizeof(simba__sqlite_line);
+    return line + (size_t)((data - from + size - 1) / size);
+}
+
 /* The owner of the bell before us may have been killed while it waited. */
 static void drop_old_places(const simba__sqlite_notify *notify, unsigned bell)
 {
-    for (size_t line = 0; line < SIMBA__SQLITE_LINES; line++) {
+    for (size_t line = next_written(notify, 0, bell); line < SIMBA__SQLITE_LINES;
+         line = next_written(notify, line + 1, bell)) {
         uint64_t cell;
         read_cells(notify, place_at(line, bell), &cell, sizeof cell);
         if (cell != 0)
