@@ -45,22 +45,25 @@ static void exists(const command *c)
     answer_number(c->answer, keys_find(c->keys, c->argv[1]) != NULL);
 }
 
-/* SET key value [NX] [PX ms] [PXAT ms] [KEEPTTL], in any order. */
+/* SET key value [NX] [GET] [PX ms] [PXAT ms] [KEEPTTL], in any order. GET only with NX. */
 static void set(const command *c)
 {
     int64_t until_ms = INT64_MAX;
     bool nx = false;
     bool keeps = false;
+    bool gets = false;
     for (int i = 3; i < c->argc; i++) {
         nx |= strcmp(c->argv[i], "NX") == 0;
         keeps |= strcmp(c->argv[i], "KEEPTTL") == 0;
+        gets |= strcmp(c->argv[i], "GET") == 0;
         if (strcmp(c->argv[i], "PX") == 0)
             until_ms = c->keys->now_ms + strtoll(c->argv[i + 1], NULL, 10);
         if (strcmp(c->argv[i], "PXAT") == 0)
             until_ms = strtoll(c->argv[i + 1], NULL, 10);
     }
-    if (nx && keys_find(c->keys, c->argv[1])) {
-        c->answer->kind = ANSWER_NIL;
+    const sim_key *had = nx ? keys_find(c->keys, c->argv[1]) : NULL;
+    if (had) {
+        answer_text(c->answer, ANSWER_TEXT, gets ? had->u.text : NULL);
         return;
     }
     sim_key *key = keys_make(c->keys, c->argv[1], SIM_KEY_STRING);
@@ -68,17 +71,22 @@ static void set(const command *c)
     if (!keeps)
         key->expires_ms = until_ms;
     is_written(c);
-    is_done(c);
+    if (gets)
+        answer_text(c->answer, ANSWER_TEXT, NULL);
+    else
+        is_done(c);
 }
 
-/* SETRANGE key from text: inside of what is there. */
+/* SETRANGE key from text: over what is there, or beyond its end. */
 static void setrange(const command *c)
 {
     sim_key *key = keys_find(c->keys, c->argv[1]);
     const size_t from = strtoul(c->argv[2], NULL, 10);
-    if (!key || from + strlen(c->argv[3]) > strlen(key->u.text))
+    const size_t length = strlen(c->argv[3]);
+    if (!key || from > strlen(key->u.text) || from + length >= sizeof key->u.text)
         abort();
-    memcpy(key->u.text + from, c->argv[3], strlen(c->argv[3]));
+    const bool longer = from + length > strlen(key->u.text);
+    memcpy(key->u.text + from, c->argv[3], length + longer);
     is_written(c);
     answer_number(c->answer, (int64_t)strlen(key->u.text));
 }

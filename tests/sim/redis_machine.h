@@ -1,6 +1,7 @@
 /* The world of the machine redis-waiters: what it consists of, and which file does what with it.
  *
- *   redis_machine_waiters.c  contenders and their connections, all that can happen, what comes of it, and what is promised
+ *   redis_machine_waiters.c  all that can happen, and what is promised
+ *   redis_machine_clients.c  contenders and their connections: what comes of it
  *   redis_machine_server.c   the server: it runs the scripts that ship on the data of a world, and says who hears a message
  *   redis_machine_normal.c   one form for all worlds that are alike
  *
@@ -148,6 +149,43 @@ static inline uint64_t redis_machine_nonce(unsigned who, int8_t incarnation)
 {
     return (who + 1U) * 1000U + (unsigned)incarnation;
 }
+
+/* --- redis_machine_clients.c ------------------------------------------------------------------------------ */
+
+/* What can happen to the waiters of a client. */
+typedef enum waiters_event {
+    EVENT_WATCH,
+    EVENT_UNWATCH,
+    EVENT_WOKEN,
+    EVENT_WAITS,
+    EVENT_GRANTED,
+    EVENT_LEFT,
+    EVENT_UP,
+    EVENT_CONFIRMED,
+    EVENT_DOWN,
+    EVENT_MOVED,
+    EVENT_NEWS,
+    EVENT_INVITATION,
+    EVENT_STANDBY,
+    EVENT_LOOK,
+} waiters_event;
+
+bool redis_machine_has_room(const client *c);
+void redis_machine_happens(world *w, unsigned index, waiters_event what);
+void redis_machine_end_turn(world *w, unsigned index);
+void redis_machine_ask(world *w, unsigned who);
+void redis_machine_deliver(world *w, unsigned index, bool is_confirmed);
+void redis_machine_hear(world *w, unsigned index);
+void redis_machine_drop_message(client *c);
+void redis_machine_listen(client *c);
+void redis_machine_break_off(world *w, unsigned index, unsigned carried_out, bool is_late);
+void redis_machine_deafen(world *w, unsigned index);
+void redis_machine_connect(world *w, unsigned index, bool to_listen);
+void redis_machine_cancel(world *w, unsigned who);
+void redis_machine_come_to_time(world *w, unsigned who);
+void redis_machine_leave(world *w, unsigned who);
+void redis_machine_tick(world *w);
+void redis_machine_jump(world *w);
 
 /* --- redis_machine_server.c ------------------------------------------------------------------------------- */
 

@@ -205,6 +205,17 @@ static void take_list(call *what, const sim_answer *answer)
     what->ends_ms = what->is_owned ? (int16_t)ends_ms : 0;
 }
 
+/* "#", the place, the time, and a grant whose end is its third field. */
+static void take_place(call *what, const char *text)
+{
+    long long ends_ms = 0;
+    if (sscanf(text, "#%*u %*u %*u %*u %lld", &ends_ms) != 1)
+        abort();
+    what->outcome = OUTCOME_REFUSED;
+    what->is_owned = true;
+    what->ends_ms = (int16_t)(ends_ms - NOW_MS);
+}
+
 static void take_answer(call *what, const sim_answer *answer)
 {
     stored granted;
@@ -215,6 +226,8 @@ static void take_answer(call *what, const sim_answer *answer)
     }
     if (answer->kind == ANSWER_LIST) {
         take_list(what, answer);
+    } else if (answer->kind == ANSWER_TEXT && answer->item[0].text[0] == '#') {
+        take_place(what, answer->item[0].text);
     } else if (answer->kind == ANSWER_TEXT) {
         read_grant(answer->item[0].text, &granted);
         what->outcome = OUTCOME_GRANTED;
@@ -241,7 +254,7 @@ void redis_machine_run(world *w, call *what)
                                    .ttl_ms = TTL_MS,
                                    .transition_ms = LEASE_MS - TTL_MS};
     const redis_numbers numbers = simba__redis_numbers_of(&request);
-    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE], here[8], ends_at[24];
+    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE], here[8], ends_at[24], head[48];
     words all = {.count = 0};
     const size_t count = simba__redis_script_keys(used[number], false, "m", keys);
     for (size_t i = 0; i < count; i++)
@@ -249,16 +262,16 @@ void redis_machine_run(world *w, call *what)
     snprintf(here, sizeof here, "%s%s", what->here ? "@@" : "",
              what->here > 1 ? redis_machine_id(what->here - 2U) : "");
     snprintf(ends_at, sizeof ends_at, "%" PRId64, NOW_MS + what->ends_ms);
+    snprintf(head, sizeof head, "%s %s", what->kind == CALL_RETURN ? "0" : numbers.token, numbers.nonce);
     add(&all, redis_machine_id(what->who));
-    if (what->kind != CALL_REJOIN)
-        add(&all, numbers.nonce);
     if (what->kind == CALL_ACQUIRE) {
+        add(&all, numbers.nonce);
         add(&all, numbers.total);
         add(&all, numbers.transition);
         add(&all, "1");
         add(&all, here);
     } else if (what->kind != CALL_REJOIN) {
-        add(&all, what->kind == CALL_RETURN ? "0" : numbers.token);
+        add(&all, head);
         add(&all, what->kind == CALL_RETURN ? "@@" : here);
         if (what->kind == CALL_RETURN)
             add(&all, ends_at);

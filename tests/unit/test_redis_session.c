@@ -174,6 +174,60 @@ static void a_late_answer_halves_what_is_asked(void **state)
     assert_int_equal(s.window, 2);
 }
 
+/* While much is under way, a few requests wait for others, so that they go out in one write; for an answer at the latest, and not at
+ * all beside a renewal. */
+static void gathers_while_much_is_under_way(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    submit(SIMBA_OP_ACQUIRE, "a", 0);
+    assert_string_equal(flush(0), "acquire a");
+    submit(SIMBA_OP_ACQUIRE, "b", 0);
+    assert_string_equal(flush(0), "acquire b");
+    submit(SIMBA_OP_ACQUIRE, "c", 0);
+    assert_string_equal(flush(0), "acquire c");
+    submit(SIMBA_OP_RELEASE, "d", 0);
+    assert_string_equal(flush(0), "release d");
+    submit(SIMBA_OP_ACQUIRE, "e", 0); /* with four under way, four go together */
+    assert_string_equal(flush(0), "");
+    submit(SIMBA_OP_RELEASE, "f", 0);
+    submit(SIMBA_OP_ACQUIRE, "g", 0);
+    assert_string_equal(flush(0), "");
+    submit(SIMBA_OP_ACQUIRE, "h", 0);
+    assert_string_equal(flush(0), "release f, acquire e, acquire g, acquire h");
+    submit(SIMBA_OP_ACQUIRE, "i", 0);
+    assert_string_equal(flush(0), "");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done a");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done b");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done c");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done d");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done f, wake");
+    assert_string_equal(flush(1), "acquire i");
+    submit(SIMBA_OP_ACQUIRE, "j", 1);
+    assert_string_equal(flush(1), "");
+    submit(SIMBA_OP_RENEW, "r", 1);
+    assert_string_equal(flush(1), "renew r, acquire j");
+}
+
+/* However much is under way, so many are enough. */
+static void gathers_no_more_than_a_write_needs(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    for (int i = 0; i < 60; i++)
+        submit(SIMBA_OP_READ, "m", 0);
+    flush(0);
+    assert_int_equal(s.asked, 60);
+    s.window = 100;
+    for (int i = 0; i < 15; i++) {
+        submit(SIMBA_OP_READ, "m", 0);
+        assert_string_equal(flush(0), "");
+    }
+    submit(SIMBA_OP_READ, "m", 0);
+    flush(0);
+    assert_int_equal(s.asked, 76);
+}
+
 /* What frees a mutex comes before what wants one, and keeps its order. */
 static void releases_overtake(void **state)
 {
@@ -516,6 +570,8 @@ int main(void)
         cmocka_unit_test_teardown(asks_no_more_than_can_be_answered, teardown),
         cmocka_unit_test_teardown(a_late_answer_halves_what_is_asked, teardown),
         cmocka_unit_test_teardown(releases_overtake, teardown),
+        cmocka_unit_test_teardown(gathers_while_much_is_under_way, teardown),
+        cmocka_unit_test_teardown(gathers_no_more_than_a_write_needs, teardown),
         cmocka_unit_test_teardown(overdue_in_line_is_given_up, teardown),
         cmocka_unit_test_teardown(knows_who_stands_in_line, teardown),
         cmocka_unit_test_teardown(renewals_have_a_window_too, teardown),

@@ -78,7 +78,7 @@ const simba_backend simba__backend_redis = {
     .keys = keys,
     .instance_size = sizeof(redis_store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE |
-            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
+            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED | SIMBA_CAP_ORDER,
     .workers = 2,
     .init = redis_init,
     .submit = simba__redis_store_submit,

@@ -7,6 +7,7 @@
 #include "backends/redis/reply.h"
 #include "backends/redis/writer.h"
 #include "util/assert.h"
+#include "util/digits.h"
 #include "util/mem.h"
 
 static redis_commands *of(redis_conn *conn)
@@ -29,10 +30,10 @@ static simba_local now_of(const redis_commands *self)
 void simba__redis_commands_begin_script(redis_commands *self, redis_script script, const char *mutex, size_t argc)
 {
     char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE];
-    char number[24];
+    char number[SIMBA__DIGITS_SIZE];
     simba__buffer *out = &self->conn.link.out;
     const size_t count = simba__redis_script_keys(script, self->options->kind == REDIS_CLUSTER, mutex, keys);
-    snprintf(number, sizeof number, "%zu", count);
+    simba__digits(number, count, 1);
     simba__redis_put_count(out, 3 + count + argc);
     simba__redis_put_word(out, "EVALSHA");
     simba__redis_put_word(out, self->session.sha[script]);
@@ -52,10 +53,12 @@ void simba__redis_commands_put_script(redis_commands *self, redis_script script,
 static void put_return(redis_commands *self, const simba_request *request)
 {
     const redis_numbers n = simba__redis_numbers_of(request);
+    char head[48];
     char ends_at[24];
+    snprintf(head, sizeof head, "0 %s", n.nonce);
     snprintf(ends_at, sizeof ends_at, "%" PRId64, request->reply.owner.transition_at_ms);
-    simba__redis_commands_put_script(self, REDIS_RELEASE, request->mutex, 5,
-                                     (const char *const[]){request->id, n.nonce, "0", "@@", ends_at});
+    simba__redis_commands_put_script(self, REDIS_RELEASE, request->mutex, 4,
+                                     (const char *const[]){request->id, head, "@@", ends_at});
 }
 
 static void put_wait(redis_commands *self)

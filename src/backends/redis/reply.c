@@ -169,32 +169,59 @@ static bool take_digits(const char **text, size_t width, const char *end, int64_
     return true;
 }
 
-/* The answer to a grant is the grant as it is stored; scripts.c describes it. */
+/* A grant as it is stored, up to the id of its owner; scripts.c describes it. A JVM contender's id may be longer than one of
+ * ours. */
+static bool take_grant(const char *text, simba_owner *ret_owner)
+{
+    int64_t token;
+    int64_t revoked;
+    int64_t transition_ms;
+    if (!take_digits(&text, 16, " ", &token) || strspn(text, "0123456789") != 20 || text[20] != ' ')
+        return false;
+    text += 21;
+    if (!take_digits(&text, 15, " ", &ret_owner->transition_at_ms) || !take_digits(&text, 16, " ", &revoked) ||
+        !take_digits(&text, 15, " ", &ret_owner->acquired_at_ms))
+        return false;
+    const size_t width = strspn(text, "0123456789");
+    if (width == 0 || width > 16 || !take_digits(&text, width, "@@", &transition_ms))
+        return false;
+    const char *end = strstr(text, "@@");
+    if (!end)
+        return false;
+    const size_t length = (size_t)(end - text);
+    memcpy(ret_owner->id, text, length < SIMBA_ID_MAX ? length : SIMBA_ID_MAX);
+    ret_owner->token = (uint64_t)token;
+    ret_owner->ttl_at_ms =
+        ret_owner->transition_at_ms > transition_ms ? ret_owner->transition_at_ms - transition_ms : 0;
+    return true;
+}
+
+/* The answer to a grant is the grant. */
 static bool parse_grant(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
 {
     simba_reply parsed = {.outcome = SIMBA_MINE};
     simba_owner *owner = &parsed.owner;
-    int64_t token;
-    int64_t revoked;
-    const char *text = reply->str;
-    if (request->op != SIMBA_OP_ACQUIRE || strlen(text) != (size_t)reply->len || !take_digits(&text, 16, " ", &token) ||
-        strspn(text, "0123456789") != 20 || text[20] != ' ')
+    if (request->op != SIMBA_OP_ACQUIRE || strlen(reply->str) != (size_t)reply->len || !take_grant(reply->str, owner))
         return false;
-    text += 21;
-    if (!take_digits(&text, 15, " ", &owner->transition_at_ms) || !take_digits(&text, 16, " ", &revoked) ||
-        !take_digits(&text, 15, " ", &owner->acquired_at_ms))
-        return false;
-    text += strspn(text, "0123456789");
-    const char *id = text + 2;
-    const char *end = strncmp(text, "@@", 2) == 0 ? strstr(id, "@@") : NULL;
-    if (!end || (size_t)(end - id) > SIMBA_ID_MAX)
-        return false;
-    memcpy(owner->id, id, (size_t)(end - id));
-    owner->token = (uint64_t)token;
     owner->ttl_at_ms = owner->transition_at_ms - request->transition_ms;
     parsed.now_ms = owner->ttl_at_ms - request->ttl_ms;
     *ret_reply = parsed;
     return parsed.now_ms > 0;
+}
+
+/* Who joins the queue is answered with "#", its place, the time, and the grant of whoever has the mutex, or an invitation in the form of
+ * one. */
+static bool parse_place(const redisReply *reply, const simba_request *request, simba_reply *ret_reply,
+                        int64_t *ret_place)
+{
+    simba_reply parsed = {.outcome = SIMBA_NOT_MINE};
+    const char *text = reply->str + 1;
+    const size_t width = strspn(text, "0123456789");
+    if (request->op != SIMBA_OP_ACQUIRE || width == 0 || width > 16 || !take_digits(&text, width, " ", ret_place) ||
+        !take_digits(&text, 15, " ", &parsed.now_ms) || !take_grant(text, &parsed.owner))
+        return false;
+    *ret_reply = parsed;
+    return parsed.now_ms > 0 && parsed.owner.id[0];
 }
 
 /* The answer to a renewal is two fields of the grant. */
@@ -214,7 +241,8 @@ static bool parse_renewal(const redisReply *reply, const simba_request *request,
     return parsed.now_ms > 0;
 }
 
-/* The script answers a grant or a renewal with a line, and everything else with a list. */
+/* The scripts answer a grant or a renewal with a line, a release with a number, and who joins the queue with a line, unless it
+ * was in it before; everything else with a list. */
 static bool answers_by_line(const simba_request *request)
 {
     return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_RELEASE;
@@ -224,6 +252,8 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
                         int64_t *ret_more)
 {
     *ret_more = 0;
+    if (reply->type == REDIS_REPLY_STRING && reply->str[0] == '#')
+        return parse_place(reply, request, ret_reply, ret_more);
     if (reply->type == REDIS_REPLY_STRING)
         return request->op == SIMBA_OP_RENEW ? parse_renewal(reply, request, ret_reply)
                                              : parse_grant(reply, request, ret_reply);

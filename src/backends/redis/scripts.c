@@ -27,8 +27,10 @@
  * a grant of ours is foreign to that version: the lock makes the two exclude each other. In a cluster the key of the grant ends
  * GRANT_KEPT after the lock, give or take some milliseconds, and the scripts compare that: see ends_with.
  *
- * The most frequent requests take a short path through their script: taking a mutex that is free and to which nobody is
- * invited, releasing one that nobody waits for, and renewing. Everything else goes on to the general part, which knows all cases.
+ * The most frequent requests take a short way through their script: taking a mutex that is free and to which nobody else is
+ * invited, joining its queue, releasing it, and renewing. Everything else goes on to the general part, which knows all cases. A short
+ * way writes nothing before it is sure that it is the right one, and leads to the same as the general part would: a test compares
+ * the two.
  *
  * The numbers of Lua are doubles. A grant whose token is not below 2^53, or that cannot be read, is damaged: no script
  * computes with it, because two grants could get one token. The scripts refuse until somebody deletes the key.
@@ -62,7 +64,8 @@
  * cost. A waiter that stands by and leaves, or wins, says so, and the next release tells others.
  *
  * Answers: a grant is answered with the line of the grant, a renewal with the end of the lease and the time of the grant as they
- * stand in that line, a release that took effect with 1, everything else with a list; see reply.c. */
+ * stand in that line, a release that took effect with 1, who joins the queue with "#", its place, the time and the line of the grant,
+ * everything else with a list; see reply.c. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,158 +73,290 @@
 #include <string.h>
 
 #include "backends/redis/scripts.h"
+#include "util/digits.h"
 #include "util/mem.h"
 
 /* clang-format off */
 
 /* --- the short ways --------------------------------------------------------------------------------- */
 
+/* To make a function takes a script about as long as a part of a command, so the short ways make none: what several scripts
+ * need stands in macros. Numbers that go to a command are text here: the server takes long to turn a number of Lua
+ * into text. For the same reason an answer is one text where it can be, not a list. */
+
 /* The beginning of every script. Servers before 7.0 know neither PEXPIRETIME nor the options of SET that the short ways
  * need. */
 static const char first_of_all[] =
-"local call, MODERN = redis.call, redis.REDIS_VERSION_NUM\n"
-"local RESERVED, GRANT_KEPT, QUEUE_KEPT = 100, 2764800000, 86400\n" /* ms; ms, 32 days; s, one day */
-"local lock, key, queue = KEYS[1], KEYS[2], KEYS[3]\n"
+"local call, MODERN, keys, args = redis.call, redis.REDIS_VERSION_NUM, KEYS, ARGV\n"
+"local RESERVED, GRANT_KEPT, QUEUE_KEPT, TOKEN_END = 100, 2764800000, 86400, 9007199254740992\n" /* ms; ms, 32 days; s, one day */
+"local lock, key, queue, strings = keys[1], keys[2], keys[3], string\n"
+"local sub, find, format = strings.sub, strings.find, strings.format\n"
 /* How to publish a message of ours. In a cluster PUBLISH goes to all servers, SPUBLISH only to those of the slot. */
 "local SHARDED = CLUSTER and MODERN\n"
 "local TELL = SHARDED and 'SPUBLISH' or 'PUBLISH'\n";
 
-/* Functions that read times. To make a function takes a script about as long as a part of a command: an acquire that takes
- * its short path does not make these. */
-static const char times[] =
-"local function clock()\n"
-"  local t = call('TIME')\n"
-"  return t[1] * 1000 + math.floor(t[2] / 1000)\n"
-"end\n"
 /* When a key ends, in ms; -1: never, -2: there is no such key. Before Redis 7.2 the clock goes on while a script runs,
  * and on a busy machine the server may have to wait for a processor between any two commands. So a script must not
  * compute anything from two readings of the clock. */
-"local function end_of(key)\n"
-"  if MODERN then return call('PEXPIRETIME', key) end\n"
-"  local after, before, left = clock()\n"
-"  for _ = 1, 20 do\n"
-"    before, left, after = after, call('PTTL', key), clock()\n"
-"    if left < 0 then return left end\n"
-"    if before == after then break end\n"
+#define END_OF(key) "(MODERN and call('PEXPIRETIME', " key ") or end_of(" key "))"
+
+static const char times[] =
+"local end_of\n"
+"if not MODERN then\n"
+"  local function clock()\n"
+"    local t = call('TIME')\n"
+"    return t[1] * 1000 + math.floor(t[2] / 1000)\n"
 "  end\n"
-"  return after + left\n"
-"end\n"
+"  function end_of(key)\n"
+"    local after, before, left = clock()\n"
+"    for _ = 1, 20 do\n"
+"      before, left, after = after, call('PTTL', key), clock()\n"
+"      if left < 0 then return left end\n"
+"      if before == after then break end\n"
+"    end\n"
+"    return after + left\n"
+"  end\n"
+"end\n";
+
 /* Does the lock end when the grant says so? In a cluster: when the key of the grant says so, because a slot moves with the time
  * that its keys have left, to a server with a clock of its own. */
-"local function ends_with(lock_ends, key, ends)\n"
-"  if CLUSTER then return math.abs(end_of(key) - lock_ends - GRANT_KEPT) <= ENDS_DIFFER end\n"
-"  return lock_ends == ends\n"
-"end\n";
+#define ENDS_WITH(lock_ends, key, ends) \
+"(CLUSTER and math.abs(" END_OF(key) " - " lock_ends " - GRANT_KEPT) <= ENDS_DIFFER or not CLUSTER and " lock_ends " == " ends ")"
 
 /* Read the lock and the grant; false: there is no such key. One MGET would take longer than two GETs, because its answer is
  * a table. */
 static const char read_both[] =
-"local owner, grant, lock_end = call('GET', lock), call('GET', key)\n";
-
-/* A contender that was not in the queue most likely finds the mutex free, and then SET says so. */
-static const char read_grant[] =
-"local owner, grant, lock_end = nil, call('GET', key)\n";
+"local owner, grant, lock_end, time = call('GET', lock), call('GET', key)\n";
 
 /* The key of the grant gets a new end only if the lease ends in another stretch of 10^8 ms than the lease before it.
- * That is once a day, and not at every grant. */
-static const char put_grant[] =
-"local function put_grant(key, before, text, ends)\n"
-"  if MODERN and not CLUSTER and string.sub(before, 39, 45) == string.sub(text, 39, 45) then\n"
-"    call('SET', key, text, 'KEEPTTL')\n"
-"  else\n"
-"    call('SET', key, text)\n"
-"    call('PEXPIREAT', key, string.format('%d', ends + GRANT_KEPT))\n"
+ * That is once a day, and not at every grant. SETRANGE, which leaves the end of the key as it is, takes less time than SET, and does
+ * the same if the text that it writes over is no longer than the new one. */
+#define PUT_GRANT(before, text, ends) \
+"  if MODERN and not CLUSTER and sub(" before ", 39, 45) == sub(" text ", 39, 45) then\n" \
+"    if #" text " < #" before " then call('SET', key, " text ", 'KEEPTTL') else call('SETRANGE', key, '0', " text ") end\n" \
+"  else\n" \
+"    call('SET', key, " text ")\n" \
+"    call('PEXPIREAT', key, format('%d', " ends " + GRANT_KEPT))\n" \
 "  end\n"
+
+/* A JVM contender that does not have the mutex stands in the queue, or is about to ask. A holder that listens is told if somebody
+ * waits already: see ears.h. */
+#define TELL_GRANT \
+"  call(TELL, lock, 'acquired@@' .. id)\n" \
+"  if SHARDED and call('EXISTS', queue) == 1 then call('PUBLISH', lock, 'acquired@@' .. id) end\n" \
+"  if nonce > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. nonce) end\n"
+
+/* Who is invited, and who stands by, from `at` on in a grant; nil: nobody is. */
+#define MATCH_TAIL(at) "string.match(grant, '^(%d+) (%d+) (%d+) (.*)%.$', " at ")\n"
+
+/* What an acquire is about, and what its short ways need. `sound`: the grant can be read, as far as they do. `before`: its token.
+ * `middle`: the token that was forced away, and the first digits of the time behind it. `shut`: somebody may be invited. */
+static const char look[] =
+"local id, nonce, total, transition, waits, here = args[1], args[2], args[3], args[4], args[5] or '1', args[6] or ''\n"
+"local time, grant, owner, lock_end = call('TIME'), call('GET', key)\n"
+"local micros = time[2]\n"
+"if #micros < 6 then micros = sub('00000' .. micros, -6) end\n"
+"local token = time[1] .. micros\n"
+"local at, before, middle, sound, shut = sub(token, 1, 13)\n"
+"if MODERN and grant and #token == 16 then\n"
+"  before, middle, shut = tonumber(sub(grant, 1, 16)), sub(grant, 54, 73), sub(grant, -2) ~= '@@'\n"
+"  sound = before and before >= 0 and before < TOKEN_END - 1 and (middle == ' 0000000000000000 00' or find(middle, '^ %d+ 00$'))\n"
 "end\n";
 
-/* A JVM contender that does not have the mutex stands in the queue, or is about to ask. */
-static const char tell_grant[] =
-"local function tell_grant(id)\n"
-"  call(TELL, lock, 'acquired@@' .. id)\n"
-"  if SHARDED and call('EXISTS', queue) == 1 then call('PUBLISH', lock, 'acquired@@' .. id) end\n"
-"end\n";
-
+/* Take a mutex that is free, to which nobody is invited, or this contender is. A contender that was not in the queue most
+ * likely finds it free: SET says so, or who has it. */
 static const char take[] =
-"if MODERN and ARGV[6] == '' and grant and string.sub(grant, -2) == '@@' then\n"
-"  local time, id = call('TIME'), ARGV[1]\n"
-"  local micros = string.sub('00000' .. time[2], -6)\n"
-"  local token, at = time[1] .. micros, time[1] .. string.sub(micros, 1, 3)\n"
-"  local ends = at + ARGV[3]\n"
-"  local ends_text = string.format('%d', ends)\n"
-"  local before = tonumber(string.sub(grant, 1, 16))\n"
-"  if before and before >= 0 and before < tonumber(token) and string.sub(grant, 71, 73) == ' 00' and #token == 16 and #ends_text == 13\n"
-"    and call('SET', lock, id, 'NX', 'PXAT', ends_text) then\n"
-"    local text = token .. ' ' .. ARGV[2] .. ' 00' .. ends_text .. string.sub(grant, 54, 71) .. '00' .. at .. ' '\n"
-"      .. ARGV[4] .. '@@' .. id .. '@@'\n"
-"    put_grant(key, grant, text, ends)\n"
-"    tell_grant(id)\n"
-"    if ARGV[2] > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. ARGV[2]) end\n"
-"    return text\n"
-"  end\n"
-"end\n";
-
-static const char give_back[] =
-"if owner == ARGV[1] and ARGV[4] == '' and grant and string.sub(grant, 18, 37) == ARGV[2]\n"
-"  and (ARGV[3] == '0' or string.sub(grant, 1, 16) == ARGV[3]) and string.sub(grant, -2) == '@@' then\n"
-"  lock_end = end_of(lock)\n"
-"  if ends_with(lock_end, key, tonumber(string.sub(grant, 39, 53))) and call('EXISTS', queue) == 0 then\n"
-"    call('DEL', lock)\n"
-"    call(TELL, lock .. '@@', 'released' .. db)\n"
-"    return 1\n"
-"  end\n"
-"end\n";
-
-/* False: the renewal needs the general part. This writes only the end of the lease, and answers only with that and the
- * time of the grant: nothing else has changed. */
-static const char prolong[] =
-"local now = clock()\n"
-/* `head`: token and nonce, as they stand in the grant. `wide`: the end with the width that it has there, and `day` its first
- * digits. `tail`: the transition, as it stands there. */
-"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, wide, day, tail)\n"
-"  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #wide > 15\n"
-"    or not ends_with(end_of(lock), key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
-"  if string.sub(grant, 88, 87 + #tail) ~= tail then\n"
-"    local rest = string.find(grant, '@@', 88, true)\n"
-"    if not rest then return false end\n"
-"    call('PEXPIREAT', lock, ends_text)\n"
-"    call('SET', key, string.sub(grant, 1, 38) .. wide .. string.sub(grant, 54, 87) .. tail .. string.sub(grant, rest + 2))\n"
-"    call('PEXPIREAT', key, string.format('%d', ends + GRANT_KEPT))\n"
-"  else\n"
-"    call('PEXPIREAT', lock, ends_text)\n"
-"    call('SETRANGE', key, 38, wide)\n"
-"    if CLUSTER or string.sub(grant, 39, 45) ~= day then\n"
-"      call('PEXPIREAT', key, string.format('%d', ends + GRANT_KEPT))\n"
+"if sound then\n"
+"  local open, rest = not shut and (here == '' or here == '@@'), ''\n"
+"  if shut and here == '@@' .. id then\n"
+"    local tail = find(grant, '@@', 88, true)\n"
+"    tail = tail and find(grant, '@@', tail + 2, true)\n"
+"    local invited_until, told_until, length, names = " MATCH_TAIL("(tail or 0) + 2")
+"    open = names and invited_until - at > 0 and sub(names, 1, length) == id\n"
+"    if open and #names > #id + 2 and told_until - at > 0 and not find(names, here .. '@@', #id + 1, true) then\n"
+"      rest = invited_until .. ' ' .. told_until .. ' 0 ' .. sub(names, #id + 1) .. '.'\n"
 "    end\n"
 "  end\n"
-"  return wide .. string.sub(grant, 71, 86)\n"
+"  if here == '@@' then owner = call('GET', lock) end\n"
+"  if open and not owner then\n"
+"    local ends = at + total\n"
+"    local ends_text = format('%d', ends)\n"
+"    local fits = #ends_text == 13\n"
+"    if fits then owner = call('SET', lock, id, 'NX', 'GET', 'PXAT', ends_text) end\n"
+"    if fits and not owner then\n"
+"      if before >= token + 0 then token = format('%016d', before + 1) end\n"
+"      local text = token .. ' ' .. nonce .. ' 00' .. ends_text .. middle .. at .. ' ' .. transition .. '@@' .. id .. '@@' .. rest\n"
+PUT_GRANT("grant", "text", "ends")
+"      if here == '@@' then call('ZREM', queue, id) end\n"
+TELL_GRANT
+"      return text\n"
+"    end\n"
+"  end\n"
 "end\n";
 
-static const char prolong_one[] =
-"local ends = now + ARGV[4]\n"
-"local wide = string.format('%015d', ends)\n"
-"local text = prolong(lock, key, owner, grant, ARGV[1], ARGV[3] .. ' ' .. ARGV[2], ends, string.format('%d', ends),\n"
-"  wide, string.sub(wide, 1, 7), ARGV[5] .. '@@')\n"
-"if text then return text end\n";
+/* Join the queue of a mutex that another contender of ours has, or is invited to. The answer is the place in the queue, the
+ * time, and the grant; or the invitation, in the form of a grant. Some of the contenders that join tidy the queue up, in the general
+ * part: there is no hurry with that, and a hand-over has no time to lose. */
+static const char wait_for_it[] =
+"if sound and waits == '1' and not CLUSTER and micros % 16 ~= 0 then\n"
+"  if owner == nil then owner = call('GET', lock) end\n"
+"  local us = token + 0\n"
+"  local now = (us - us % 1000) / 1000\n"
+"  lock_end = owner and call('PEXPIRETIME', lock)\n"
+"  local from = find(grant, '@@', 88, true)\n"
+"  from = from and tonumber(sub(grant, 88, from - 1)) and from + 1\n"
+"  local told, lasts\n"
+"  if not from or owner == id then\n"
+"  elseif owner then\n"
+"    local tail = from + #owner + 2\n"
+"    if lock_end == tonumber(sub(grant, 39, 53)) and sub(grant, from + 1, tail) == owner .. '@@'\n"
+"      and (not shut or not find(grant, '@@' .. id .. '@@', tail + 1, true)) then\n"
+"      told, lasts = grant, lock_end - now\n"
+"    end\n"
+"  elseif shut then\n"
+"    local tail = find(grant, '@@', from + 1, true)\n"
+"    local invited_until, _, length, names = " MATCH_TAIL("(tail or 0) + 2")
+"    local next = names and invited_until + 0 > now and sub(names, 1, length)\n"
+"    if next and next ~= '' and next ~= id and here ~= '@@' .. next and #invited_until == 13 and #next <= 256\n"
+"      and not find(names, '@@' .. id .. '@@', #next + 1, true) then\n"
+"      told, lasts = '0000000000000000 00000000000000000000 00' .. invited_until .. ' 0000000000000000 000000000000000 0@@' .. next\n"
+"        .. '@@', 0\n"
+"    end\n"
+"  end\n"
+"  if told and call('ZADD', queue, 'NX', format('%.6f', us / 1000000 - 0.5), id) == 1 then\n"
+"    if owner and sub(grant, 18, 18) > '1' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. sub(grant, 18, 37)) end\n"
+"    local place = call('ZRANK', queue, id)\n"
+"    if place == 0 then\n"
+"      call('EXPIRE', queue, format('%d', QUEUE_KEPT + math.ceil(math.max(lasts, total) / 1000)))\n"
+"    end\n"
+"    return format('#%d 00', place + 1) .. at .. ' ' .. told\n"
+"  end\n"
+"end\n";
+
+/* Publish to one waiter. JVM contenders and earlier versions hear only PUBLISH, which does not count listeners at other
+ * servers. */
+#define REACHES(channel, text) \
+"(SHARDED and call('SPUBLISH', " channel ", " text ") > 0 or call('PUBLISH', " channel ", " text ") > 0)"
+
+/* Invite the first waiter that hears of it. */
+#define INVITE(from) \
+"  next = ''\n" \
+"  for _ = 1, 1000 do\n" \
+"    local head = call('ZPOPMIN', queue)[1]\n" \
+"    if not head then break end\n" \
+"    if " REACHES("lock .. ':' .. head", "'released@@' .. " from) " then next = head break end\n" \
+"  end\n" \
+"  next_until = now + RESERVED\n" \
+"  call(TELL, lock .. '@@', 'released' .. db)\n" \
+"  if next ~= '' and (standby == '@@' or find(standby, '@@' .. next .. '@@', 1, true)) then\n" \
+"    local n = 0\n" \
+"    standby, standby_until = '@@', now + RESERVED\n" \
+"    for _, id in ipairs(call('ZREVRANGE', queue, '0', '7')) do\n" \
+"      if " REACHES("lock .. '@@' .. id", "'standby ' .. next") " then\n" \
+"        standby, n = standby .. id .. '@@', n + 1\n" \
+"        if n == 2 then break end\n" \
+"      end\n" \
+"    end\n" \
+"  end\n"
+
+/* How an invitation stands in a grant. */
+#define TAIL "format('%d %d %d ', next_until, standby_until, #next) .. next .. standby .. '.'"
+
+/* Release a mutex that this contender has. If nobody waits, the grant can stay as it is: it is nobody's without the lock. */
+static const char give_back[] =
+"local id, head, here, ends_at = args[1], args[2], args[3] or '', args[4]\n"
+"if owner == id and not ends_at and grant and sub(grant, 1, 37) == head then\n"
+"  lock_end = " END_OF("lock") "\n"
+"  local shut = sub(grant, -2) ~= '@@'\n"
+"  if " ENDS_WITH("lock_end", "key", "tonumber(sub(grant, 39, 53))") " then\n"
+"    if here == '' and not shut and call('EXISTS', queue) == 0 then\n"
+"      call('DEL', lock)\n"
+"      call(TELL, lock .. '@@', 'released' .. db)\n"
+"      return 1\n"
+"    end\n"
+"    time = call('TIME')\n"
+"    local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+"    local next, next_until, standby, standby_until, fits = '', 0, '@@', 0, not shut\n"
+"    local _, from = find(grant, '@@' .. id .. '@@', 88, true)\n"
+"    if shut and from then\n"
+"      local invited_until, told_until, length, names = " MATCH_TAIL("from + 1")
+"      fits = length == '0' and not find(names, '@@' .. id .. '@@', 1, true)\n"
+"      if fits and told_until + 0 > now then standby, standby_until = names, told_until + 0 end\n"
+"    end\n"
+"    if fits and from then\n"
+"      call('ZREM', queue, id)\n"
+"      call('DEL', lock)\n"
+INVITE("id")
+"      if next ~= '' then\n"
+"        local text = sub(grant, 1, 17) .. '00000000000000000000' .. sub(grant, 38, from) .. " TAIL "\n"
+/* A lock that is not ours must not end when the grant does, not even nearly. */
+PUT_GRANT("grant", "text", "now - 1000")
+"      end\n"
+"      return 1\n"
+"    end\n"
+"  end\n"
+"end\n";
+
+/* Renew a lease. Nothing else than its end has changed: only that is written, and answered with the time of the grant. `head`: token
+ * and nonce, as they stand in the grant. `wide`: the end with the width that it has there, and `day` its first digits. `tail`: the
+ * transition, as it stands there. False: the renewal needs the general part. */
+static const char renewing[] =
+"local time = call('TIME')\n"
+"local us = time[2] + 0\n"
+"local now = time[1] * 1000 + (us - us % 1000) / 1000\n";
+
+#define PROLONG(lock, key, owner, grant, id, head) \
+"  local text = false\n" \
+"  if " owner " == " id " and " grant " and sub(" grant ", 1, 37) == " head " and #wide == 15\n" \
+"    and " ENDS_WITH(END_OF(lock), key, "tonumber(sub(" grant ", 39, 53))") " then\n" \
+"    local rest = sub(" grant ", 88, 87 + #tail) == tail\n" \
+"    if not rest then\n" \
+"      rest = find(" grant ", '@@', 88, true)\n" \
+"      if rest then\n" \
+"        call('PEXPIREAT', " lock ", ends_text)\n" \
+"        call('SET', " key ", sub(" grant ", 1, 38) .. wide .. sub(" grant ", 54, 87) .. tail .. sub(" grant ", rest + 2))\n" \
+"        call('PEXPIREAT', " key ", format('%d', ends + GRANT_KEPT))\n" \
+"      end\n" \
+"    else\n" \
+"      call('PEXPIREAT', " lock ", ends_text)\n" \
+"      call('SETRANGE', " key ", '38', wide)\n" \
+"      if CLUSTER or sub(" grant ", 39, 45) ~= day then\n" \
+"        call('PEXPIREAT', " key ", format('%d', ends + GRANT_KEPT))\n" \
+"      end\n" \
+"    end\n" \
+"    text = rest and wide .. sub(" grant ", 71, 86)\n" \
+"  end\n"
+
+static const char prolong[] =
+"local id, head, ends, tail = args[1], args[2], now + args[3], args[4] .. '@@'\n"
+"local owner, grant, lock_end = call('GET', lock), call('GET', key)\n"
+"do\n"
+"  local ends_text = format('%d', ends)\n"
+"  local wide = #ends_text == 13 and '00' .. ends_text or format('%015d', ends)\n"
+"  local day = sub(wide, 1, 7)\n"
+PROLONG("lock", "key", "owner", "grant", "id", "head")
+"  if text then return text end\n"
+"end\n";
 
 /* Renew several mutexes with leases of one length. */
 static const char renew_all[] =
-"local found, told, ends = call('MGET', unpack(KEYS)), {}, now + ARGV[1]\n"
-"local ends_text, wide, keys, args = string.format('%d', ends), string.format('%015d', ends), KEYS, ARGV\n"
-"local day, tail = string.sub(wide, 1, 7), args[2] .. '@@'\n"
+"local found, told, ends = call('MGET', unpack(keys)), {}, now + args[1]\n"
+"local ends_text, wide, tail = format('%d', ends), format('%015d', ends), args[2] .. '@@'\n"
+"local day = sub(wide, 1, 7)\n"
 "for i = 1, #keys, 2 do\n"
-"  told[(i + 1) / 2] = prolong(keys[i], keys[i + 1], found[i], found[i + 1], args[i + 2], args[i + 3], ends, ends_text,\n"
-"    wide, day, tail) or 0\n"
+"  local lock, key, grant = keys[i], keys[i + 1], found[i + 1]\n"
+PROLONG("lock", "key", "found[i]", "grant", "args[i + 2]", "args[i + 3]")
+"  told[(i + 1) / 2] = text or 0\n"
 "end\n"
 "return told\n";
 
 /* --- the general part ------------------------------------------------------------------------------- */
 
 static const char common[] =
-"local TOKEN_END = 9007199254740992\n"
-"local time = call('TIME')\n"
+"time = time or call('TIME')\n"
 "local us = time[1] * 1000000 + time[2]\n"
 "local now = math.floor(us / 1000)\n"
-"local function num(n) return string.format('%d', n) end\n"
+"local function num(n) return format('%d', n) end\n"
 "local function damaged(key, what)\n"
 "  return redis.error_reply('BADFENCE ' .. what .. ' ' .. key .. ': delete that key while nobody holds the mutex')\n"
 "end\n"
@@ -242,37 +377,38 @@ static const char common[] =
 "  if g.token >= TOKEN_END or g.transition >= TOKEN_END then return damaged(key, 'a number is not below 2^53 in') end\n"
 "  local invited_until, told_until, length, rest = string.match(tail, '^(%d+) (%d+) (%d+) (.*)%.$')\n"
 "  if rest and tonumber(invited_until) > now then\n"
-"    next, next_until = string.sub(rest, 1, length), tonumber(invited_until)\n"
+"    next, next_until = sub(rest, 1, length), tonumber(invited_until)\n"
 "  end\n"
 "  if rest and tonumber(told_until) > now then\n"
-"    standby, standby_until = string.sub(rest, length + 1), tonumber(told_until)\n"
+"    standby, standby_until = sub(rest, length + 1), tonumber(told_until)\n"
 "  end\n"
 "else\n"
-"  local fence = CLUSTER and lock .. ':fence' or KEYS[4]\n"
+"  local fence = CLUSTER and lock .. ':fence' or keys[4]\n"
 "  local token = fence and call('HGET', fence, 'token')\n"
 "  g.token = tonumber(token or 0)\n"
 "  if not g.token or g.token < 0 or g.token >= TOKEN_END or g.token % 1 ~= 0 then\n"
 "    return damaged(fence, 'a number is not whole or not below 2^53 in')\n"
 "  end\n"
 "end\n"
-"local lock_ends = owner and (lock_end or end_of(lock)) or -2\n"
+"local lock_ends = owner and (lock_end or " END_OF("lock") ") or -2\n"
 "if lock_ends == -2 then owner = false end\n"
-"local ours = owner and grant and owner == g.id and ends_with(lock_ends, key, g.ends)\n"
+"local ours = owner and grant and owner == g.id and " ENDS_WITH("lock_ends", "key", "g.ends") "\n"
 /* A lock without an end, which somebody else made: ask again in an hour. One that ends in more than a hundred years:
  * ask again then. */
 "local left = lock_ends == -1 and 3600000 or math.max(0, math.min(lock_ends - now, 3153600000000))\n"
 "local function save()\n"
 "  local tail = ''\n"
 "  if next ~= '' or standby ~= '@@' then\n"
-"    tail = num(next_until) .. ' ' .. num(standby_until) .. ' ' .. #next .. ' ' .. next .. standby .. '.'\n"
+"    tail = " TAIL "\n"
 "  end\n"
-"  local text = string.format('%016d %s %015d %s %015d %d@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
+"  local text = format('%016d %s %015d %s %015d %d@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
 "    g.acquired, g.transition, g.id, tail)\n"
 /* A lock that is not ours must not end when the grant does, not even nearly. */
-"  put_grant(key, grant or '', text, now + (ours and left or -1000))\n"
+"  local kept = now + (ours and left or -1000)\n"
+PUT_GRANT("(grant or '')", "text", "kept")
 "  return text\n"
 "end\n"
-"local function shown(id) return string.sub(id, 1, 256) end\n"
+"local function shown(id) return sub(id, 1, 256) end\n"
 "local function answer(outcome)\n"
 "  if not owner then return {outcome, now, '', 0, 0, 0, 0} end\n"
 "  if not ours then return {outcome, now, shown(owner), 0, 0, now + left, now + left} end\n"
@@ -283,14 +419,14 @@ static const char common[] =
 "  return ours and owner == id and g.nonce == nonce and (token == '0' or g.token == tonumber(token))\n"
 "end\n"
 "local reserved = not owner and next ~= ''\n"
-"local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
+"local function stands_by(id) return find(standby, '@@' .. id .. '@@', 1, true) end\n"
 "local function stand_down(id)\n"
 "  if stands_by(id) then standby = '@@' return true end\n"
 "end\n";
 
 /* Functions that only some of the scripts need. */
 static const char scoring[] =
-"local function score() return string.format('%.6f', us / 1000000 - 0.5) end\n";
+"local function score() return format('%.6f', us / 1000000 - 0.5) end\n";
 
 static const char holding[] =
 "local function hold(id, total, transition)\n"
@@ -313,30 +449,8 @@ static const char not_holding[] =
 "end\n";
 
 static const char waking[] =
-/* Publish to one waiter. JVM contenders and earlier versions hear only PUBLISH, which does not count listeners at other
- * servers. */
-"local function reaches(channel, text)\n"
-"  return SHARDED and call('SPUBLISH', channel, text) > 0 or call('PUBLISH', channel, text) > 0\n"
-"end\n"
 "local function wake(from)\n"
-"  next = ''\n"
-"  for _ = 1, 1000 do\n"
-"    local head = call('ZPOPMIN', queue)[1]\n"
-"    if not head then break end\n"
-"    if reaches(lock .. ':' .. head, 'released@@' .. from) then next = head break end\n"
-"  end\n"
-"  next_until = now + RESERVED\n"
-"  call(TELL, lock .. '@@', 'released' .. db)\n"
-"  if next ~= '' and (standby == '@@' or stands_by(next)) then\n"
-"    local n = 0\n"
-"    standby, standby_until = '@@', now + RESERVED\n"
-"    for _, id in ipairs(call('ZREVRANGE', queue, 0, 7)) do\n"
-"      if reaches(lock .. '@@' .. id, 'standby ' .. next) then\n"
-"        standby, n = standby .. id .. '@@', n + 1\n"
-"        if n == 2 then break end\n"
-"      end\n"
-"    end\n"
-"  end\n"
+INVITE("from")
 "  if next ~= '' or grant then save() end\n"
 "end\n"
 "local function vacate()\n"
@@ -348,8 +462,7 @@ static const char waking[] =
 "end\n";
 
 static const char acquire[] =
-"local id, nonce, total, transition, waits, here = unpack(ARGV)\n"
-"local invited = string.sub(here, 3)\n"
+"local invited = sub(here, 3)\n"
 "if mine(id, nonce, '0') then\n"
 "  local text = hold(id, total, transition)\n"
 "  call('ZREM', queue, id)\n"
@@ -368,8 +481,7 @@ static const char acquire[] =
 "  if invited ~= '' and invited ~= id then\n"
 "    call('ZADD', queue, 'NX', score(), invited)\n"
 "  end\n"
-"  tell_grant(id)\n"
-"  if nonce > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. nonce) end\n"
+TELL_GRANT
 "  return text\n"
 "end\n"
 "local told = answer(0)\n"
@@ -400,22 +512,22 @@ static const char acquire[] =
 static const char wished[] =
 "local grant = call('GET', key)\n"
 "if grant and call('EXISTS', queue) == 1 then\n"
-"  call('PUBLISH', lock .. '@@@' .. ARGV[1], 'wanted ' .. string.sub(grant, 18, 37))\n"
+"  call('PUBLISH', lock .. '@@@' .. args[1], 'wanted ' .. sub(grant, 18, 37))\n"
 "end\n"
 "return 0\n";
 
 static const char renew[] =
-"return not_held(ARGV[3])\n";
+"return not_held(sub(head, 1, -22))\n";
 
 /* With `ends_at`: the client gives back a grant that too few replicas had. Its contender may ask again under the same
  * nonce, and be quicker on another connection: so release only the grant with that end. A contender that leaves without
  * having been in the queue has just been invited: its invitation goes on to the next. */
 static const char release[] =
-"local id, ends_at = ARGV[1], ARGV[5]\n"
-"if ends_at and not (mine(id, ARGV[2], ARGV[3]) and num(g.ends) == ends_at) then return answer(0) end\n"
+"local nonce, token = sub(head, -20), sub(head, 1, -22)\n"
+"if ends_at and not (mine(id, nonce, token) and num(g.ends) == ends_at) then return answer(0) end\n"
 "local was_queued = call('ZREM', queue, id) == 1\n"
 "local stood_by = stand_down(id)\n"
-"if mine(id, ARGV[2], ARGV[3]) then\n"
+"if mine(id, nonce, token) then\n"
 "  vacate()\n"
 "  return 1\n"
 "end\n"
@@ -424,12 +536,12 @@ static const char release[] =
 "elseif stood_by then\n"
 "  save()\n"
 "end\n"
-"return not_held(ARGV[3])\n";
+"return not_held(token)\n";
 
 /* A release may have taken a waiter for dead whose channel was not subscribed yet. */
 static const char rejoin[] =
-"if owner ~= ARGV[1] then\n"
-"  call('ZADD', queue, 'NX', score(), ARGV[1])\n"
+"if owner ~= args[1] then\n"
+"  call('ZADD', queue, 'NX', score(), args[1])\n"
 "  call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
@@ -442,37 +554,38 @@ static const char read_owner[] =
 static const char force_release[] =
 "if not owner then return answer(0) end\n"
 "if ours then\n"
-"  g.revoked = string.format('%016d', g.token)\n"
+"  g.revoked = format('%016d', g.token)\n"
 "  call('PUBLISH', 'simba:@@revoked', 'revoked' .. db .. ' ' .. string.gsub(g.nonce, '^0+', '') .. ' '\n"
-"    .. string.sub(lock, 8, -2))\n"
+"    .. sub(lock, 8, -2))\n"
 "end\n"
 "vacate()\n"
 "return answer(1)\n";
 /* The invited contender has left the queue; it comes next. */
 static const char list_row[] =
 "local told = answer(0)\n"
-"told[8], told[9] = call('ZCARD', queue) + (reserved and 1 or 0), call('GET', KEYS[#KEYS]) or ''\n"
+"told[8], told[9] = call('ZCARD', queue) + (reserved and 1 or 0), call('GET', keys[#keys]) or ''\n"
 "told[10] = shown(reserved and next or call('ZRANGE', queue, 0, 0)[1] or '')\n"
 "return told\n";
 
 /* A write that the client gave up may arrive after the next write of the same grant, and must not undo it. */
 static const char write_note[] =
-"local id, nonce, token, number, bytes = unpack(ARGV)\n"
+"local id, nonce, token, number, bytes = unpack(args)\n"
 "if token == '0' or not mine(id, nonce, token) then return not_held(token) end\n"
-"local note = KEYS[#KEYS]\n"
+"local note = keys[#keys]\n"
 "local had = call('GET', note)\n"
-"if had and string.sub(had, 1, 37) > token .. ' ' .. number then return answer(0) end\n"
-"local text = string.format('%s %s %015d ', token, number, now) .. bytes\n"
+"if had and sub(had, 1, 37) > token .. ' ' .. number then return answer(0) end\n"
+"local text = format('%s %s %015d ', token, number, now) .. bytes\n"
 "if bytes == '' then call('SET', note, text, 'PX', num(GRANT_KEPT)) else call('SET', note, text) end\n"
 "call(TELL, lock .. '@@@@', 'noted' .. db)\n"
 "return answer(1)\n";
 
 static const char read_note[] =
-"return {clock(), call('GET', KEYS[#KEYS]) or ''}\n";
+"local time = call('TIME')\n"
+"return {time[1] * 1000 + math.floor(time[2] / 1000), call('GET', keys[#keys]) or ''}\n";
 
 /* The waiters stay in the queue: they would sleep as long as the lease that they were told of. */
 static const char forget[] =
-"local note, fence = KEYS[#KEYS], CLUSTER and lock .. ':fence' or KEYS[4]\n"
+"local note, fence = keys[#keys], CLUSTER and lock .. ':fence' or keys[4]\n"
 "local noted = call('GET', note)\n"
 "if owner or not (grant or noted or call('EXISTS', fence) == 1) then return answer(0) end\n"
 "if g.token >= us then\n"
@@ -487,19 +600,27 @@ static const char forget[] =
 /* The parts of each script, in their order. */
 enum { PARTS_MOST = 10 };
 static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
-    [REDIS_ACQUIRE] = {first_of_all, put_grant, tell_grant, read_grant, take, times, common, scoring, holding, acquire},
-    [REDIS_RENEW] = {first_of_all, times, put_grant, read_both, prolong, prolong_one, common, not_holding, renew},
-    [REDIS_RENEW_ALL] = {first_of_all, times, prolong, renew_all},
-    [REDIS_RELEASE] = {first_of_all, read_both, times, give_back, put_grant, common, not_holding, waking, release},
-    [REDIS_READ] = {first_of_all, times, read_both, put_grant, common, read_owner},
-    [REDIS_FORCE_RELEASE] = {first_of_all, times, read_both, put_grant, common, waking, force_release},
-    [REDIS_REJOIN] = {first_of_all, times, read_both, put_grant, common, scoring, rejoin},
+    [REDIS_ACQUIRE] = {first_of_all, look, take, wait_for_it, times, common, scoring, holding, acquire},
+    [REDIS_RENEW] = {first_of_all, times, renewing, prolong, common, not_holding, renew},
+    [REDIS_RENEW_ALL] = {first_of_all, times, renewing, renew_all},
+    [REDIS_RELEASE] = {first_of_all, times, read_both, give_back, common, not_holding, waking, release},
+    [REDIS_READ] = {first_of_all, times, read_both, common, read_owner},
+    [REDIS_FORCE_RELEASE] = {first_of_all, times, read_both, common, waking, force_release},
+    [REDIS_REJOIN] = {first_of_all, times, read_both, common, scoring, rejoin},
     [REDIS_WISHED] = {first_of_all, wished},
-    [REDIS_LIST_ROW] = {first_of_all, times, read_both, put_grant, common, list_row},
-    [REDIS_WRITE_NOTE] = {first_of_all, times, read_both, put_grant, common, not_holding, write_note},
-    [REDIS_READ_NOTE] = {first_of_all, times, read_note},
-    [REDIS_FORGET] = {first_of_all, times, read_both, put_grant, common, forget},
+    [REDIS_LIST_ROW] = {first_of_all, times, read_both, common, list_row},
+    [REDIS_WRITE_NOTE] = {first_of_all, times, read_both, common, not_holding, write_note},
+    [REDIS_READ_NOTE] = {first_of_all, read_note},
+    [REDIS_FORGET] = {first_of_all, times, read_both, common, forget},
 };
+
+static void name_key(char key[REDIS_KEY_SIZE], const char *mutex, const char *suffix)
+{
+    const size_t length = strnlen(mutex, SIMBA_MUTEX_BYTES);
+    char *end = stpcpy(key, "simba:{");
+    memcpy(end, mutex, length);
+    strcpy(stpcpy(end + length, "}"), suffix);
+}
 
 size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,
                                 char ret_keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE])
@@ -508,10 +629,10 @@ size_t simba__redis_script_keys(redis_script script, bool cluster, const char *m
     const size_t all = cluster ? 3 : 4;
     const size_t count = script == REDIS_RENEW ? 2 : all;
     for (size_t i = 0; i < count; i++)
-        snprintf(ret_keys[i], REDIS_KEY_SIZE, "simba:{%s}%s", mutex, suffixes[i]);
+        name_key(ret_keys[i], mutex, suffixes[i]);
     if (script < REDIS_LIST_ROW)
         return count;
-    snprintf(ret_keys[count], REDIS_KEY_SIZE, "simba:{%s}:note", mutex);
+    name_key(ret_keys[count], mutex, ":note");
     return count + 1;
 }
 
@@ -538,7 +659,7 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     return text;
 }
 
-enum { LISTENS = 2, NONCE_DIGITS = 20 }; /* what is added to the first digit of a nonce */
+enum { LISTENS = 2, NONCE_DIGITS = 20, TOKEN_DIGITS = 16 }; /* what is added to the first digit of a nonce */
 
 uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
 {
@@ -557,11 +678,12 @@ uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
 redis_numbers simba__redis_numbers_of(const simba_request *request)
 {
     redis_numbers numbers;
-    snprintf(numbers.nonce, sizeof numbers.nonce, "%020" PRIu64, request->nonce);
+    simba__digits(numbers.nonce, request->nonce, NONCE_DIGITS);
     if (request->listens)
         numbers.nonce[0] += LISTENS;
-    snprintf(numbers.token, sizeof numbers.token, request->token ? "%016" PRIu64 : "%" PRIu64, request->token);
-    snprintf(numbers.total, sizeof numbers.total, "%" PRId64, request->ttl_ms + request->transition_ms);
-    snprintf(numbers.transition, sizeof numbers.transition, "%" PRId64, request->transition_ms);
+    simba__digits(numbers.token, request->token, request->token ? TOKEN_DIGITS : 1);
+    strcpy(stpcpy(stpcpy(numbers.head, numbers.token), " "), numbers.nonce);
+    simba__digits(numbers.total, (uint64_t)(request->ttl_ms + request->transition_ms), 1);
+    simba__digits(numbers.transition, (uint64_t)request->transition_ms, 1);
     return numbers;
 }

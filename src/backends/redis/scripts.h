@@ -26,6 +26,7 @@ typedef enum redis_script {
 typedef struct redis_numbers {
     char nonce[24];
     char token[24]; /* "0": any token */
+    char head[48];  /* the two, as a grant begins with them */
     char total[24]; /* ttl and transition, added */
     char transition[24];
 } redis_numbers;

@@ -15,6 +15,8 @@ enum {
     WINDOW_FIRST = 64,  /* how many errands may be unanswered before others stand in line, at first */
     WINDOW_MOST = 4096, /* the largest window; renewals always have this one */
     LATE_MS = 100,      /* an answer that took so much longer than the fastest has stood in line at the server */
+    GATHER_FROM = 4,    /* while fewer are unanswered, nothing waits to be sent with others */
+    GATHER_MOST = 16,   /* so many errands are enough for a write */
 };
 
 /* --- states ----------------------------------------------------------------------------------------- */
@@ -309,10 +311,29 @@ static void send_waiting(redis_session *s, simba_local now)
         move_confirmation(s, REDIS_ASKED_AGAIN);
 }
 
+/* Are there fewer than `most` errands in these two lines? */
+static bool are_few(const redis_session *s, size_t most)
+{
+    size_t count = 0;
+    for (const simba__ring *place = s->holders.after; place != &s->holders && count < most; place = place->after)
+        count++;
+    for (const simba__ring *place = s->waiting.after; place != &s->waiting && count < most; place = place->after)
+        count++;
+    return count < most;
+}
+
+/* Should the errands in line wait for others, to be sent together? Not if nothing is under way: then no answer would come after which
+ * to look again. */
+static bool gathers(const redis_session *s)
+{
+    const size_t enough = s->asked < GATHER_FROM ? 0 : s->asked < GATHER_MOST ? s->asked : GATHER_MOST;
+    return !simba__redis_session_renews(s) && are_few(s, enough);
+}
+
 unsigned simba__redis_session_flush(redis_session *s, simba_local now)
 {
     begin(s);
-    if (s->state == REDIS_SESSION_READY)
+    if (s->state == REDIS_SESSION_READY && !gathers(s))
         send_waiting(s, now);
     return invariant(s);
 }
@@ -552,7 +573,7 @@ static void adapt_window(redis_session *s, const redis_errand *errand, simba_loc
 /* True if errands stand in line and a good part of them can be sent. */
 static bool has_room(const redis_session *s)
 {
-    return (others_wait(s) && s->asked <= s->window / 2) ||
+    return (others_wait(s) && s->asked <= s->window / 2 && !gathers(s)) ||
            (simba__redis_session_renews(s) && s->asked <= WINDOW_MOST / 2);
 }
 

@@ -18,6 +18,10 @@
  * BATCH_MOST of them share a script. Then come the other requests of holders, which free mutexes for others, and then the
  * rest, each in its order. The session does not send an errand whose time is over when its turn comes.
  *
+ * Gathering: while four requests or more are under way, the session keeps the next ones back until they are as many as those, or
+ * sixteen. So the requests of many threads go out in few writes, and the server reads them together. Answers make the session look
+ * again, and a renewal takes all along.
+ *
  * replicas=N: a grant, a renewal or a note counts once N replicas have it. WAIT answers how many replicas have everything
  * that was written on its connection before it. Meanwhile the server answers nothing else on the connection, not even
  * renewals: so a WAIT is short, and only one is under way at a time. While too few replicas have confirmed something, another

@@ -30,7 +30,9 @@ static redis_store *of(const redis_commands *commands)
 static void name_invited(redis_subs *subs, const char *mutex, char *out, size_t size)
 {
     const char *invited = simba__redis_subs_invited(subs, mutex);
-    snprintf(out, size, "%s%s", invited ? "@@" : "", invited ? invited : "");
+    out[0] = '\0';
+    if (invited)
+        snprintf(out, size, "@@%s", invited);
 }
 
 static void put_renewals(redis_commands *commands, redis_errand *const *errands, size_t count)
@@ -53,9 +55,8 @@ static void put_renewals(redis_commands *commands, redis_errand *const *errands,
     simba__redis_put_word(out, n.transition);
     for (size_t i = 0; i < count; i++) {
         n = simba__redis_numbers_of(errands[i]->request);
-        snprintf(text, sizeof text, "%s %s", n.token, n.nonce);
         simba__redis_put_word(out, errands[i]->request->id);
-        simba__redis_put_word(out, text);
+        simba__redis_put_word(out, n.head);
     }
 }
 
@@ -71,20 +72,21 @@ static void put(redis_commands *commands, const simba_request *request)
     case SIMBA_OP_ACQUIRE: {
         const char *queue = request->queue ? "1" : "0";
         const char *args[] = {request->id, n.nonce, n.total, n.transition, queue, here};
+        const bool plain = request->queue && here[0] == '\0'; /* the last two are what the script expects anyway */
         simba__redis_subs_named(subs, mutex);
         if (request->listens)
             simba__redis_ears_listen(&subs->ears, node_of(commands), request);
-        simba__redis_commands_put_script(commands, REDIS_ACQUIRE, mutex, 6, args);
+        simba__redis_commands_put_script(commands, REDIS_ACQUIRE, mutex, plain ? 4 : 6, args);
         break;
     }
     case SIMBA_OP_RENEW: {
-        const char *args[] = {request->id, n.nonce, n.token, n.total, n.transition};
-        simba__redis_commands_put_script(commands, REDIS_RENEW, mutex, 5, args);
+        const char *args[] = {request->id, n.head, n.total, n.transition};
+        simba__redis_commands_put_script(commands, REDIS_RENEW, mutex, 4, args);
         break;
     }
     case SIMBA_OP_RELEASE: {
-        const char *args[] = {request->id, n.nonce, n.token, here};
-        simba__redis_commands_put_script(commands, REDIS_RELEASE, mutex, 4, args);
+        const char *args[] = {request->id, n.head, here};
+        simba__redis_commands_put_script(commands, REDIS_RELEASE, mutex, here[0] ? 3 : 2, args);
         simba__redis_subs_left(subs, request);
         if (request->listens)
             simba__redis_ears_rest(&subs->ears, request);

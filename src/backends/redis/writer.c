@@ -1,14 +1,17 @@
 /* See writer.h. */
 #include "backends/redis/writer.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "util/digits.h"
 
 static void put_count(simba__buffer *buffer, char kind, size_t count)
 {
-    char text[32];
-    const int length = snprintf(text, sizeof text, "%c%zu\r\n", kind, count);
-    simba__buffer_put(buffer, text, (size_t)length);
+    char text[SIMBA__DIGITS_SIZE + 3] = {kind};
+    size_t length = 1 + simba__digits(text + 1, count, 1);
+    text[length++] = '\r';
+    text[length++] = '\n';
+    simba__buffer_put(buffer, text, length);
 }
 
 void simba__redis_put_count(simba__buffer *buffer, size_t argc)
