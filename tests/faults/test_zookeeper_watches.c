@@ -16,13 +16,13 @@
 enum { N = 100 };
 
 static server zookeeper;
-static unsigned grants, losses;
+static unsigned held, losses;
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
     (void)contender, (void)state, (void)user;
     ref_lock();
-    grants++;
+    held++;
     ref_unlock();
 }
 
@@ -30,6 +30,7 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 {
     (void)contender, (void)state, (void)user;
     ref_lock();
+    held--;
     losses += reason == SIMBA_REASON_SESSION_LOST;
     ref_unlock();
 }
@@ -54,12 +55,12 @@ static void too_many_watches(void **state)
         assert_int_equal(simba_contender_new(client, mutex, &options, NULL, &contenders[i]), 0);
         assert_int_equal(simba_contender_start(contenders[i]), 0);
     }
-    assert_true(REF_WITHIN(LONG_MS, grants == N && server_zookeeper_counter(&zookeeper, "zk_watch_count") >=
-                                                       N)); /* each holder watches its own child */
+    assert_true(REF_WITHIN(LONG_MS, held == N && server_zookeeper_counter(&zookeeper, "zk_watch_count") >=
+                                                     N)); /* each holder watches its own child */
     proxy_set(&network, PROXY_CUT);
     proxy_set(&network, PROXY_PASS);
-    assert_true(REF_WITHIN(LONG_MS, losses == N));
-    assert_true(REF_WITHIN(LONG_MS, grants == 2 * N));
+    assert_true(REF_WITHIN(LONG_MS, losses >= N)); /* on a busy machine the next session may be lost as well */
+    assert_true(REF_WITHIN(LONG_MS, held == N));
     for (int i = 0; i < N; i++)
         simba_contender_free(contenders[i]);
     simba_client_close(client);

@@ -104,7 +104,7 @@ static bool start_member(server *s, unsigned nth, const int followed[SERVER_ENSE
                          const int elected[SERVER_ENSEMBLE])
 {
     server *member = server_nth(s, nth);
-    char text[512] = "initLimit=20\nsyncLimit=60\n";
+    char text[512] = "initLimit=20\nsyncLimit=60\nmaxSessionTimeout=120000\n";
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "server.%u=127.0.0.1:%d:%d\n", i + 1, followed[i],
                  elected[i]);

@@ -135,7 +135,7 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
     const int rc = simba__zk_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
-    simba__zk_ops_init(&self->ops, &self->session);
+    self->ops.session = &self->session;
     if (simba__zk_session_init(&self->session, host, &self->options, &events) < 0 ||
         simba__zk_nodes_init(&self->nodes, &self->ops, simba__zk_chores) < 0 ||
         simba__zk_topics_init(&self->topics, &self->ops) < 0)
@@ -179,7 +179,8 @@ const simba_backend simba__backend_zookeeper = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(zk_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED |
+            SIMBA_CAP_ORDER,
     .workers = 2,
     .init = zk_init,
     .submit = zk_submit,

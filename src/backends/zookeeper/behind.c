@@ -14,9 +14,10 @@ static struct behind *of(zk_op *op)
     return (struct behind *)op;
 }
 
+/* Also while it is being removed: the next grant is to know that others came after this one. */
 static bool leads(const zk_node *node)
 {
-    return node->in_table && !node->latch.unwanted && node->latch.place == ZK_LEADS;
+    return node->in_table && node->latch.place == ZK_LEADS;
 }
 
 static void tell(const zk_node *node)

@@ -4,6 +4,7 @@
 
 #include "backends/zookeeper/names.h"
 #include "util/assert.h"
+#include "util/hash.h"
 #include "util/mem.h"
 
 /* A call in flight. */
@@ -20,8 +21,18 @@ struct pair {
     struct Stat stat;
 };
 
+/* Watches of the same kind on the same path. */
+typedef struct spot {
+    simba__node node; /* of zk_ops.spots */
+    simba__list watches;
+    bool of_children;
+    char path[];
+} spot;
+
 struct zk_watch {
-    simba__list_item link;
+    simba__list_item link; /* of its spot */
+    spot *spot;            /* NULL: its call is not made yet */
+    zk_ops *ops;
     zk_watch **slot; /* NULL: nobody wants the watch any more */
     void *owner;
     void (*fired)(void *owner, int type);
@@ -38,10 +49,10 @@ zk_watch *simba__zk_watch_new(zk_op *op, zk_watch **slot, void *owner, void (*fi
         simba__zk_op_note(op, ZK_NO_MEMORY);
         return NULL;
     }
+    watch->ops = op->ops;
     watch->slot = slot;
     watch->owner = owner;
     watch->fired = fired;
-    simba__list_append(&op->ops->watches, &watch->link);
     *slot = watch;
     return watch;
 }
@@ -53,34 +64,121 @@ void simba__zk_watch_drop(zk_watch **slot)
     *slot = NULL;
 }
 
+struct place {
+    const char *path;
+    bool of_children;
+};
+
+static bool is_at(const simba__node *node, const void *key)
+{
+    const spot *s = SIMBA__OF_NODE(node, const spot, node);
+    const struct place *place = key;
+    return s->of_children == place->of_children && strcmp(s->path, place->path) == 0;
+}
+
+static spot *find_spot(const zk_ops *ops, const char *path, bool of_children)
+{
+    const struct place place = {path, of_children};
+    simba__node *node = ops->spots.count > 0 ? simba__table_find(&ops->spots, simba__hash(path), is_at, &place) : NULL;
+    return node ? SIMBA__OF_NODE(node, spot, node) : NULL;
+}
+
+static spot *make_spot(zk_ops *ops, const char *path, bool of_children)
+{
+    spot *s = simba__table_reserve(&ops->spots) ? simba__calloc(1, sizeof *s + strlen(path) + 1) : NULL;
+    if (!s)
+        return NULL;
+    s->of_children = of_children;
+    strcpy(s->path, path);
+    simba__table_add(&ops->spots, &s->node, simba__hash(path));
+    return s;
+}
+
 static void watch_free(zk_watch *watch)
 {
+    spot *s = watch->spot;
     if (watch->slot)
         *watch->slot = NULL;
     if (watch->call)
         watch->call->watch = NULL;
-    simba__list_remove(&watch->link);
+    if (s) {
+        simba__list_remove(&watch->link);
+        if (!s->watches.first) {
+            simba__table_remove(&watch->ops->spots, &s->node);
+            simba__free(s);
+        }
+    }
     simba__free(watch);
+}
+
+/* The call that sets the watch is about to be made. False: out of memory; the procedure knows, and the watch is freed. */
+static bool place_watch(zk_op *op, zk_watch *watch, const char *path, bool of_children)
+{
+    if (!watch)
+        return true;
+    spot *s = find_spot(op->ops, path, of_children);
+    watch->spot = s ? s : make_spot(op->ops, path, of_children);
+    if (watch->spot) {
+        simba__list_append(&watch->spot->watches, &watch->link);
+        return true;
+    }
+    simba__zk_op_note(op, ZK_NO_MEMORY);
+    watch_free(watch);
+    return false;
+}
+
+static void drop_spot(const spot *s)
+{
+    for (simba__list_item *item = s->watches.first, *next; item; item = next) {
+        next = item->next;
+        watch_free(SIMBA__OF_ITEM(item, zk_watch, link)); /* the last one takes the spot along */
+    }
 }
 
 void simba__zk_watches_drop(zk_ops *ops)
 {
-    while (ops->watches.first)
-        watch_free(SIMBA__OF_ITEM(ops->watches.first, zk_watch, link));
+    for (simba__node *node = simba__table_first(&ops->spots), *next; node; node = next) {
+        next = simba__table_next(&ops->spots, node);
+        drop_spot(SIMBA__OF_NODE(node, const spot, node));
+    }
+    simba__table_fini(&ops->spots);
+    ops->spots = (simba__table){0};
 }
 
+/* A watch whose call has been answered. Others were set after what has happened now, and wait for the next event. */
+static zk_watch *next_set(const zk_ops *ops, const char *path, bool of_children)
+{
+    const spot *s = find_spot(ops, path, of_children);
+    simba__list_item *item = s ? s->watches.first : NULL;
+    while (item && SIMBA__OF_ITEM(item, zk_watch, link)->call)
+        item = item->next;
+    return item ? SIMBA__OF_ITEM(item, zk_watch, link) : NULL;
+}
+
+static void fire_all(zk_ops *ops, const char *path, bool of_children, int type)
+{
+    for (zk_watch *watch; (watch = next_set(ops, path, of_children)) != NULL;) {
+        const bool wanted = watch->slot != NULL;
+        void *owner = watch->owner;
+        void (*fired)(void *owner, int type) = watch->fired;
+        watch_free(watch);
+        if (wanted)
+            fired(owner, type);
+    }
+}
+
+/* All watches have the same context. When each had its own, a client with 50,000 waiters stood still inside the library for minutes
+ * when its connection broke: the library tells every context of that, and seems to compare each with all others first. */
 static void on_watch(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
-    (void)zh, (void)state, (void)path;
-    zk_watch *watch = context;
-    if (type == ZOO_SESSION_EVENT)
-        return; /* the library tells every watch, and keeps it */
-    const bool wanted = watch->slot != NULL;
-    void *owner = watch->owner;
-    void (*fired)(void *owner, int type) = watch->fired;
-    watch_free(watch);
-    if (wanted)
-        fired(owner, type);
+    zk_ops *ops = context;
+    (void)state;
+    if (type == ZOO_SESSION_EVENT || !path || zh != ops->session->zh)
+        return;
+    if (type != ZOO_CHILD_EVENT)
+        fire_all(ops, path, false, type);
+    if (type == ZOO_CHILD_EVENT || type == ZOO_DELETED_EVENT)
+        fire_all(ops, path, true, type);
 }
 
 /* --- making them ------------------------------------------------------------------------------------------ */
@@ -287,24 +385,27 @@ bool simba__zk_call_create(zk_op *op, const char *path, const char *prefix, cons
 
 void simba__zk_call_children(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered)
 {
-    CALL(op, ZK_REPLY_NAMES, watch, answered,
-         zoo_awget_children(handle_of(op), path, watch ? on_watch : NULL, watch, on_names, data));
+    if (place_watch(op, watch, path, true))
+        CALL(op, ZK_REPLY_NAMES, watch, answered,
+             zoo_awget_children(handle_of(op), path, watch ? on_watch : NULL, op->ops, on_names, data));
 }
 
 void simba__zk_call_exists(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered)
 {
-    CALL(op, ZK_REPLY_STAT, watch, answered,
-         zoo_awexists(handle_of(op), path, watch ? on_watch : NULL, watch, on_exists, data));
+    if (place_watch(op, watch, path, false))
+        CALL(op, ZK_REPLY_STAT, watch, answered,
+             zoo_awexists(handle_of(op), path, watch ? on_watch : NULL, op->ops, on_exists, data));
 }
 
 void simba__zk_call_get(zk_op *op, const char *path, const char *child, zk_watch *watch, zk_answered *answered)
 {
     char *whole = child ? path_of(op, path, child) : NULL;
-    if (!child || whole)
-        CALL(op, ZK_REPLY_DATA_STAT, watch, answered,
-             zoo_awget(handle_of(op), child ? whole : path, watch ? on_watch : NULL, watch, on_data, data));
-    else if (watch)
+    const char *full = child ? whole : path;
+    if (!full && watch)
         watch_free(watch);
+    else if (full && place_watch(op, watch, full, false))
+        CALL(op, ZK_REPLY_DATA_STAT, watch, answered,
+             zoo_awget(handle_of(op), full, watch ? on_watch : NULL, op->ops, on_data, data));
     simba__free(whole);
 }
 

@@ -6,7 +6,7 @@
 
 /* --- watches ---------------------------------------------------------------------------------------- */
 
-/* The library calls `fired` when a node changes. A watch belongs to the session: it goes when it has fired, or with the
+/* The store calls `fired` when a node changes. A watch belongs to the session: it goes when it has fired, or with the
  * session. */
 typedef struct zk_watch zk_watch;
 

@@ -8,8 +8,6 @@
  * Tokens are numbers of the ensemble's transactions, which only grow, whatever is removed. */
 #include "backends/zookeeper/forget.h"
 
-#include <string.h>
-
 #include "backends/zookeeper/look.h"
 #include "backends/zookeeper/notes.h"
 #include "util/mem.h"

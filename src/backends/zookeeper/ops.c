@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "util/assert.h"
 #include "util/mem.h"
@@ -237,11 +236,6 @@ void simba__zk_ops_cancel(zk_ops *ops, simba_request *request)
         host->fail(host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s", session->options->where,
                    session->cause[0] ? session->cause : "no answer");
     let_go(op);
-}
-
-void simba__zk_ops_init(zk_ops *ops, zk_session *session)
-{
-    *ops = (zk_ops){.session = session};
 }
 
 void simba__zk_ops_connected(zk_ops *ops)

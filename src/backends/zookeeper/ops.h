@@ -6,6 +6,7 @@
 
 #include "backends/zookeeper/session.h"
 #include "util/list.h"
+#include "util/table.h"
 
 typedef struct zk_op zk_op;
 
@@ -25,8 +26,8 @@ typedef struct zk_ops {
     unsigned acquires; /* under way */
     bool starts;       /* those in line */
     bool is_closed;
-    simba__list watches; /* see calls.h */
-    bool no_containers;  /* the server is too old for them */
+    simba__table spots; /* what is watched, see calls.c */
+    bool no_containers; /* the server is too old for them */
 } zk_ops;
 
 /* The functions of a procedure. */
@@ -56,8 +57,6 @@ struct zk_op {
     int error;        /* an error of a call that nobody expects */
     unsigned awaited; /* calls in flight, and parts that are procedures of their own */
 };
-
-void simba__zk_ops_init(zk_ops *ops, zk_session *session);
 
 /* A procedure of this size, which begins with a zk_op. NULL: out of memory, and the request has failed. */
 void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request);

@@ -7,7 +7,6 @@
 #include "backends/zookeeper/options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "util/error.h"

@@ -1,7 +1,6 @@
 #include "backends/zookeeper/views.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "util/mem.h"
 
