@@ -19,7 +19,7 @@ static void open_conn(void)
     memset(&session, 0, sizeof session);
     assert_int_equal(simba__my_options_parse(url, &options, &err), 0);
     simba_url_free(url);
-    simba__my_session_init(&session, &a.host, &options);
+    simba__my_conn_init(&session.conn, &a.host, &options);
     if (simba__my_session_ready(&session, false, &why) < 0)
         fail_msg("%s", why.error.text);
 }

@@ -182,13 +182,21 @@ static simba__sql_hearing hearing_of(const testhost *h)
     return lane_of(h)->shared->listener->listening.hearing;
 }
 
+/* Since it hears, it has looked at all rows once. */
+static bool has_looked(const testhost *h)
+{
+    const simba__sql_polling *polling = &((const simba__sql_store *)h->store)->polling;
+    return polling->counts[SIMBA__SQL_RUNG_NET] == polling->mutexes.count;
+}
+
 /* Until its notifications have been tested. */
 static void await_hearing(testhost *h, simba__sql_hearing hearing)
 {
-    for (int i = 0; i < 500 && hearing_of(h) != hearing; i++)
+    const bool looks = hearing == SIMBA__SQL_HEARS;
+    for (int i = 0; i < 500 && (hearing_of(h) != hearing || (looks && !has_looked(h))); i++)
         testhost_pump(h, NULL, 10);
     assert_int_equal(hearing_of(h), hearing);
-    testhost_pump(h, NULL, 60); /* and all rows have been looked at once more */
+    assert_true(!looks || has_looked(h));
     h->push_count = 0;
 }
 
@@ -415,7 +423,6 @@ static void listener_at_the_wrong_server(void **state)
     const char *listens =
         "do 'begin if not exists (select from pg_stat_activity where query like ''listen%'') then raise "
         "''not here''; end if; end'";
-    assert_false(server_tell_postgresql(&other, listens));
     for (int i = 0; i < 100 && !server_tell_postgresql(&other, listens); i++)
         testhost_pump(&b, NULL, 50);
     await_hearing(&b, SIMBA__SQL_HEARS);

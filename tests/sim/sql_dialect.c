@@ -113,6 +113,23 @@ static sql_ask copy_ask(const simba__sql_item *item)
     return ask;
 }
 
+/* The batch keeps a silent connection until its requests run out of time. Renewals soon do, and take it away from reads. */
+static bool is_stubborn(const simba__sql_lane *lane)
+{
+    for (size_t i = 0; i < lane->batch.count; i++)
+        if (lane->batch.items[i].ask.op != SIMBA_OP_RENEW)
+            return !lane->reads;
+    return false;
+}
+
+/* If it is the only one, nothing helps those who renew. See docs/safety.md. */
+static void excuse_silence(const conn *self)
+{
+    sim *s = self->s;
+    if (sql_state_of(s)->lanes == 1 && wire_is_silent(s, self->wire) && is_stubborn(self->lane))
+        check_trouble(s, self->process, s->now, s->now + s->timing.op_timeout_ns);
+}
+
 static void send_step(conn *self, const simba__sql_step *step)
 {
     sql_call call = {.action = step->action,
@@ -129,6 +146,7 @@ static void send_step(conn *self, const simba__sql_step *step)
     if (step->item && step->action == SIMBA__SQL_READ_NOTE)
         strcpy(call.mutex[0], step->item->ask.mutex);
     wire_send(self->s, self->wire, (const char *)&call, sizeof call);
+    excuse_silence(self);
 }
 
 static void on_connected(void *user, bool refused)

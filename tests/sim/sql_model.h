@@ -165,7 +165,9 @@ typedef struct sql_listener {
     unsigned wire; /* 0: none */
     uint64_t channel;
     simba_timer ping;
-    bool awaits; /* an answer to the latest ping, or to LISTEN */
+    bool awaits;    /* an answer to the latest ping, to LISTEN, or to the attempt to connect */
+    bool is_asked;  /* and that ping was sent for the listening's sake */
+    bool is_to_ask; /* such a ping is to follow */
 } sql_listener;
 
 int sql_listener_init(sql_listener *self, sim *s, unsigned process, simba__sql_store *store, simba_host *host);

@@ -200,6 +200,9 @@ static void begin(sim *s)
     state->server.table.skips_locked = !state->is_old;
     state->server.waits_to_decide = true;
     state->lanes = (unsigned)sim_pick(s, 1, 3);
+    /* One try of a renewal has a quarter of the transition. On one connection a batch of others has to fit in, too: docs/safety.md, L3. */
+    if (state->lanes == 1 && s->plan->timing.transition_ms * SIM_MS < 40 * 2 * s->plan->latency_ns)
+        state->lanes = 2;
     /* All wait for a lock once, and once more if the server cannot skip it. */
     s->checks.neighbour_ns = (state->is_old ? 2 : 1) * (SQL_LOCK_WAIT_NS + 200 * SIM_MS);
     state->commit_ns = sim_pick(s, SIM_MS, 10 * SIM_MS);
@@ -213,9 +216,7 @@ static void begin_postgresql(sim *s)
     state->server.table.is_exact = true;
     state->server.waits_to_decide = false;
     state->is_pooled = sim_chance(s, 150);
-    /* After a fail-over or lost messages a notification may not reach a holder that lingers, also without a pooler (seed 604007900).
-     * So only the linger is judged here. */
-    s->is_deaf = true;
+    s->is_deaf = state->is_pooled;
     state->waiters = 0;
 }
 

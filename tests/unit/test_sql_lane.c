@@ -127,7 +127,9 @@ static int setup_lanes(unsigned count)
     model_sql_init(&server);
     for (unsigned i = 0; i < LANES; i++)
         conns[i].model.server = &server;
-    return testhost_open(&host, &backend, "mysql://here/db", &err);
+    const int rc = testhost_open(&host, &backend, "mysql://here/db", &err);
+    host.still_at = simba__clock_boot(); /* pauses are over when the test says so, however busy the machine is */
+    return rc;
 }
 
 static int setup(void **state)
@@ -414,6 +416,135 @@ static void nothing_after_cut(void **state)
     assert_string_equal(model_sql_row_of(&server, "m")->owner_id, "you");
 }
 
+/* Hold "m", and let this request and a poll take the only lane, which has gone silent. A renewal waits for the lane in vain. */
+static void renew_behind(testhost_request *r, simba_topic *topic)
+{
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0), renew = request(SIMBA_OP_RENEW, "m", 1);
+    begin(&acquire);
+    assert_int_equal(acquire.request.reply.outcome, SIMBA_MINE);
+    how.is_later = true;
+    testhost_submit(&host, r);
+    assert_int_equal(testhost_watch(&host, topic), 0);
+    testhost_flush(&host);
+    assert_int_equal(store()->lanes[0].batch.count, 2);
+    renew.request.deadline.ns -= 2500 * SIMBA__NS_PER_MS;
+    begin(&renew);
+    testhost_advance(&host, 1501);
+    assert_int_equal(renew.request.reply.status, SIMBA_ETIMEDOUT);
+    assert_int_equal(how.cuts, 0);
+}
+
+/* L3: the next try finds a fresh connection, long before what was read by the silent one has run out of time. That is read once
+ * more, after the renewal. */
+static void renewal_does_not_wait_for_reads(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "m"};
+    testhost_request note = request(SIMBA_OP_READ_NOTE, "m", 0), renew = request(SIMBA_OP_RENEW, "m", 1);
+    renew_behind(&note, &topic);
+    begin(&renew);
+    conns[0].model.log[0] = '\0';
+    testhost_advance(&host, 251);
+    assert_int_equal(how.cuts, 1);
+    finish(0);
+    assert_true(renew.done && !note.done);
+    finish(0);
+    assert_int_equal(renew.request.reply.outcome, SIMBA_MINE);
+    assert_int_equal(note.request.reply.status, 0);
+    assert_string_equal(conns[0].model.log, " ready renew:1 bare ready get:1 ready note");
+    testhost_unwatch(&host, &topic);
+}
+
+/* Hold "m", and let this write of its note take the first lane, which goes silent. A renewal waits for the note in vain. */
+static void renew_behind_note(testhost_request *note)
+{
+    testhost_request renew = request(SIMBA_OP_RENEW, "m", 1);
+    how.is_later = true;
+    begin(note);
+    renew.request.deadline.ns -= 2500 * SIMBA__NS_PER_MS;
+    begin(&renew);
+    assert_null(conns[1].step);
+    testhost_advance(&host, 1501);
+    assert_int_equal(renew.request.reply.status, SIMBA_ETIMEDOUT);
+}
+
+/* L3: a renewal waits once for a lane that works on its mutex, because the two would wait for each other's row locks. The next try
+ * takes another lane. Nobody but a renewal does so. */
+static void renewal_overtakes_a_silent_lane(void **state)
+{
+    (void)state;
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0), note = request(SIMBA_OP_WRITE_NOTE, "m", 1);
+    testhost_request other = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "other", 78, 0);
+    testhost_request renew = request(SIMBA_OP_RENEW, "m", 1), release = request(SIMBA_OP_RELEASE, "m", 1);
+    begin(&acquire);
+    renew_behind_note(&note);
+    begin(&other);
+    assert_null(conns[1].step);
+    begin(&renew);
+    finish(1);
+    assert_int_equal(renew.request.reply.outcome, SIMBA_MINE);
+    assert_true(!note.done && !other.done);
+    finish(0);
+    finish(0);
+    assert_true(note.done);
+    assert_int_equal(other.request.reply.outcome, SIMBA_NOT_MINE);
+    begin(&release); /* nothing is left that would keep a lane from this mutex */
+    finish(0);
+    assert_int_equal(release.request.reply.outcome, SIMBA_MINE);
+}
+
+/* If somebody else keeps the row locked, another lane would have to wait as well. */
+static void renewal_does_not_overtake_at_a_locked_row(void **state)
+{
+    (void)state;
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0), note = request(SIMBA_OP_WRITE_NOTE, "m", 1);
+    testhost_request renew = request(SIMBA_OP_RENEW, "m", 1);
+    begin(&acquire);
+    simba__sql_recall_found_locked(&store()->recall, "m", true);
+    renew_behind_note(&note);
+    begin(&renew);
+    assert_null(conns[1].step);
+    finish(0);
+    finish(0);
+    assert_int_equal(renew.request.reply.outcome, SIMBA_MINE);
+}
+
+/* L3: nor does it wait for what has stood in line for longer. */
+static void renewal_goes_before_reads(void **state)
+{
+    (void)state;
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0), other = request(SIMBA_OP_ACQUIRE, "n", 0);
+    testhost_request note = request(SIMBA_OP_READ_NOTE, "m", 0), renew = request(SIMBA_OP_RENEW, "m", 1);
+    begin(&acquire);
+    how.is_later = true;
+    begin(&other);
+    begin(&note);
+    begin(&renew);
+    finish(0);
+    assert_true(other.done && !renew.done && !note.done);
+    finish(0);
+    assert_true(renew.done && !note.done);
+    assert_int_equal(renew.request.reply.outcome, SIMBA_MINE);
+    finish(0);
+    assert_true(note.done);
+}
+
+/* What may take long by itself is left alone until its own time is over. */
+static void renewal_waits_for_a_list(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "m"};
+    testhost_request list = request(SIMBA_OP_LIST, "*", 0);
+    renew_behind(&list, &topic);
+    testhost_advance(&host, 1000);
+    assert_int_equal(how.cuts, 0);
+    finish(0);
+    assert_true(list.done);
+    assert_int_equal(list.request.reply.status, 0);
+    finish(0);
+    testhost_unwatch(&host, &topic);
+}
+
 /* A batch that pauses is called off at once. */
 static void cut_in_pause(void **state)
 {
@@ -555,21 +686,46 @@ static void note_ends_no_lease(void **state)
     assert_int_equal(other.request.reply.outcome, SIMBA_NOT_MINE);
 }
 
-static unsigned shut; /* how often the connection that listens was */
+static unsigned asked, shut; /* how often the connection that listens was */
 
-static void on_deaf(simba__sql_listening *listening)
+static void on_ask(simba__sql_listening *listening)
+{
+    (void)listening;
+    asked++;
+}
+
+static void on_shut(simba__sql_listening *listening)
 {
     (void)listening;
     shut++;
 }
 
-/* The connection listens, and a lane has sent the test. */
-static void begin_test(simba__sql_listening *listening)
+/* Its timer is looked at until the store is closed. */
+static simba__sql_listening listening;
+static simba_topic listened = {.mutex = "m"};
+
+static void begin_listening(void)
 {
-    assert_true(simba__sql_listening_begin(listening));
-    simba__sql_listening_up(listening);
-    simba__sql_listening_tested(listening);
-    assert_int_equal(listening->hearing, SIMBA__SQL_TESTS);
+    static const simba__sql_listening_deeds deeds = {on_ask, on_shut};
+    listening = (simba__sql_listening){0};
+    asked = shut = 0;
+    assert_int_equal(simba__sql_listening_init(&listening, store(), &host.host, &deeds), 0);
+    assert_int_equal(testhost_watch(&host, &listened), 0);
+}
+
+static void end_listening(void)
+{
+    simba__sql_listening_close(&listening);
+    testhost_unwatch(&host, &listened);
+}
+
+/* The connection listens, and a lane has sent the test. */
+static void begin_test(void)
+{
+    assert_true(simba__sql_listening_begin(&listening));
+    simba__sql_listening_up(&listening);
+    simba__sql_listening_tested(&listening);
+    assert_int_equal(listening.hearing, SIMBA__SQL_TESTS);
 }
 
 /* A test that does not come is made again after a minute, then after two, and it is said once. When one comes at last, everybody
@@ -577,13 +733,11 @@ static void begin_test(simba__sql_listening *listening)
 static void deaf_for_a_while(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "m"};
-    static simba__sql_listening listening; /* its timer is looked at until the store is closed */
-    assert_int_equal(simba__sql_listening_init(&listening, store(), &host.host, on_deaf), 0);
-    assert_int_equal(testhost_watch(&host, &topic), 0);
-    for (int minutes = 1; minutes <= 2; minutes++) {
-        begin_test(&listening);
-        testhost_advance(&host, 2001);
+    begin_listening();
+    for (unsigned minutes = 1; minutes <= 2; minutes++) {
+        begin_test();
+        assert_int_equal(asked, minutes);
+        simba__sql_listening_answered(&listening);
         assert_int_equal(listening.hearing, SIMBA__SQL_DEAF);
         assert_false(simba__sql_listening_may_wait(&listening));
         testhost_advance(&host, minutes * 60000 - 2000);
@@ -592,7 +746,8 @@ static void deaf_for_a_while(void **state)
     }
     assert_int_equal(shut, 2);
     assert_int_equal(host.warnings, 1);
-    begin_test(&listening);
+    assert_true(simba__sql_listening_begin(&listening));
+    simba__sql_listening_up(&listening);
     assert_false(simba__sql_listening_may_wait(&listening));
     host.push_count = 0;
     simba__sql_listening_heard(&listening, "0");
@@ -600,8 +755,90 @@ static void deaf_for_a_while(void **state)
     assert_true(simba__sql_listening_may_wait(&listening));
     assert_int_equal(host.push_count, 1);
     assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
-    simba__sql_listening_close(&listening);
-    testhost_unwatch(&host, &topic);
+    simba__sql_listening_tested(&listening);
+    assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
+    end_listening();
+}
+
+/* A pooler may bring the test together with an answer. That proves nothing: the next test has to come by itself. */
+static void test_that_comes_with_the_answer(void **state)
+{
+    (void)state;
+    begin_listening();
+    for (int comes = 1; comes >= 0; comes--) {
+        begin_test();
+        simba__sql_listening_heard(&listening, "0");
+        assert_int_equal(listening.hearing, SIMBA__SQL_TESTS);
+        simba__sql_listening_answered(&listening);
+        assert_int_equal(listening.hearing, SIMBA__SQL_LISTENS);
+        asked = 0;
+        simba__sql_listening_tested(&listening);
+        assert_int_equal(asked, 0);
+        if (comes) {
+            simba__sql_listening_heard(&listening, "0");
+            assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
+            simba__sql_listening_down(&listening);
+            testhost_advance(&host, 51);
+        }
+    }
+    testhost_advance(&host, 2001);
+    assert_int_equal(listening.hearing, SIMBA__SQL_DEAF);
+    assert_int_equal(host.warnings, 1);
+    end_listening();
+}
+
+/* An outage that swallows the test and the answer is no pooler. */
+static void a_listener_that_stands_still_is_opened_anew(void **state)
+{
+    (void)state;
+    begin_listening();
+    begin_test();
+    testhost_advance(&host, 2001);
+    assert_int_equal(shut, 1);
+    assert_int_equal(listening.hearing, SIMBA__SQL_ASLEEP);
+    assert_true(simba__sql_listening_may_wait(&listening));
+    assert_int_equal(host.warnings, 0);
+    testhost_advance(&host, 51);
+    begin_test();
+    end_listening();
+}
+
+/* A lane that has connected since may be at another server, whose notifications go elsewhere. */
+static void a_listener_at_another_server_is_opened_anew(void **state)
+{
+    (void)state;
+    begin_listening();
+    assert_true(simba__sql_listening_begin(&listening));
+    simba__sql_listening_up(&listening);
+    simba__sql_listening_doubt(&listening);
+    simba__sql_listening_tested(&listening);
+    simba__sql_listening_answered(&listening);
+    assert_int_equal(shut, 1);
+    assert_int_equal(listening.hearing, SIMBA__SQL_ASLEEP);
+    assert_int_equal(host.warnings, 0);
+    end_listening();
+}
+
+/* What was asked before the latest test may be answered before that test comes. */
+static void an_answer_that_is_older_than_the_test(void **state)
+{
+    (void)state;
+    begin_listening();
+    assert_true(simba__sql_listening_begin(&listening));
+    simba__sql_listening_up(&listening);
+    simba__sql_listening_heard(&listening, "0");
+    simba__sql_listening_doubt(&listening);
+    simba__sql_listening_tested(&listening);
+    simba__sql_listening_heard(&listening, "0");
+    simba__sql_listening_doubt(&listening);
+    simba__sql_listening_tested(&listening);
+    assert_int_equal(asked, 1);
+    simba__sql_listening_answered(&listening);
+    assert_int_equal(asked, 2);
+    assert_int_equal(listening.hearing, SIMBA__SQL_TESTS);
+    simba__sql_listening_heard(&listening, "0");
+    assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
+    end_listening();
 }
 
 int main(void)
@@ -618,6 +855,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(not_cut_too_early, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_that_takes_effect_later, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_after_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(renewal_does_not_wait_for_reads, setup_one_lane, teardown),
+        cmocka_unit_test_setup_teardown(renewal_overtakes_a_silent_lane, setup, teardown),
+        cmocka_unit_test_setup_teardown(renewal_does_not_overtake_at_a_locked_row, setup, teardown),
+        cmocka_unit_test_setup_teardown(renewal_goes_before_reads, setup_one_lane, teardown),
+        cmocka_unit_test_setup_teardown(renewal_waits_for_a_list, setup_one_lane, teardown),
         cmocka_unit_test_setup_teardown(cut_in_pause, setup, teardown),
         cmocka_unit_test_setup_teardown(about_close, setup, teardown),
         cmocka_unit_test_setup_teardown(close_that_takes_effect_later, setup, teardown),
@@ -626,6 +868,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(poll_is_put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(note_ends_no_lease, setup, teardown),
         cmocka_unit_test_setup_teardown(deaf_for_a_while, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_that_comes_with_the_answer, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_listener_that_stands_still_is_opened_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_listener_at_another_server_is_opened_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_answer_that_is_older_than_the_test, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,20 @@ static void rarely_after_a_look(void **state)
     assert_int_equal(polled->rung, 0);
 }
 
+/* L2: a poll that was under way when the look was asked for is not that look. */
+static void hastened_while_a_poll_is_under_way(void **state)
+{
+    (void)state;
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
+    simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
+    const uint64_t before = simba__sql_polling_begin(&polling);
+    simba__sql_polled_hasten(&polling, polled, 1, at(10));
+    simba__sql_polled_came_back(&polling, polled, true, before, at(20));
+    assert_true(simba__sql_polling_due(&polling).ns <= at(100).ns);
+    simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(90));
+    assert_int_equal(polled->rung, SIMBA__SQL_RUNG_NET);
+}
+
 /* When the server does not tell any more, everything is due, and the ladder begins anew. */
 static void often_again(void **state)
 {
@@ -222,6 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(rungs_share_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(about_rarely, setup, teardown),
         cmocka_unit_test_setup_teardown(rarely_after_a_look, setup, teardown),
+        cmocka_unit_test_setup_teardown(hastened_while_a_poll_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(often_again, setup, teardown),
         cmocka_unit_test_setup_teardown(same_state_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(overtaken_answer_is_no_news, setup, teardown),

@@ -132,6 +132,25 @@ static void one_lane_at_a_time(void **state)
     assert_true(simba__sql_recall_begin(&recall, "m", 2, at(0)));
 }
 
+/* A lane that takes too long is overtaken until it has finished, and not for longer. */
+static void slow_lane_is_overtaken(void **state)
+{
+    (void)state;
+    simba__sql_recall_overtake(&recall, "m");
+    assert_false(simba__sql_recall_is_overtaken(&recall, "m"));
+    assert_true(simba__sql_recall_begin(&recall, "m", 1, at(0)));
+    assert_true(simba__sql_recall_begin(&recall, "m", 1, at(0)));
+    simba__sql_recall_overtake(&recall, "m");
+    assert_true(simba__sql_recall_is_overtaken(&recall, "m"));
+    assert_false(simba__sql_recall_begin(&recall, "m", 2, at(0)));
+    simba__sql_recall_finish(&recall, "m", 1);
+    assert_true(simba__sql_recall_is_overtaken(&recall, "m"));
+    simba__sql_recall_finish(&recall, "m", 1);
+    assert_false(simba__sql_recall_is_overtaken(&recall, "m"));
+    assert_true(simba__sql_recall_begin(&recall, "m", 2, at(0)));
+    assert_false(simba__sql_recall_is_overtaken(&recall, "m"));
+}
+
 /* --- how much it remembers ------------------------------------------------------------------------------ */
 
 static void saw_many(int from, int to, int64_t now_ms)
@@ -183,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(renewal_extends, setup, teardown),
         cmocka_unit_test_setup_teardown(grant_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(one_lane_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(slow_lane_is_overtaken, setup, teardown),
         cmocka_unit_test_setup_teardown(forgets_the_oldest, setup, teardown),
         cmocka_unit_test_setup_teardown(does_not_forget_what_is_held, setup, teardown),
         cmocka_unit_test_setup_teardown(does_not_forget_what_is_worked_on, setup, teardown),

@@ -22,7 +22,7 @@ static int my_init(void *instance, simba_host *host, const simba_url *url, simba
     if (!simba__my_library_start())
         return simba__fail(err, SIMBA_ESYSTEM, "mysql: the client library does not start");
     for (; self->session_count < self->options.connections; self->session_count++) {
-        simba__my_session_init(&self->sessions[self->session_count], host, &self->options);
+        simba__my_conn_init(&self->sessions[self->session_count].conn, host, &self->options);
         conns[self->session_count] = &self->sessions[self->session_count];
     }
     const simba__sql_place place = {"mysql", self->options.where, self->options.table};

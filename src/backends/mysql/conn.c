@@ -103,10 +103,25 @@ static void repeat_evenly(int fd)
 #endif
 }
 
+/* Routers forget connections that are idle for minutes, and do not say so. The kernel probes an idle one after 10 s: so it
+ * is not forgotten, and one that has died is known before a renewal needs it. Fails without TCP, like the above. */
+static void keep_alive(int fd)
+{
+    const int yes = 1;
+    const int idle_s = 10;
+    const int interval_s = 5;
+    const int probes = 3;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
 bool simba__my_conn_show(simba__my_conn *conn, int fd)
 {
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     repeat_evenly(fd);
+    keep_alive(fd);
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     set_fd(conn, own);
     return own >= 0;
@@ -138,15 +153,17 @@ static void interrupt(simba__my_conn *conn)
         shutdown(conn->fd, SHUT_RDWR);
 }
 
-void simba__my_conn_interrupt(simba__my_conn *conn)
+void simba__my_conn_interrupt(void *any)
 {
+    simba__my_conn *conn = any;
     pthread_mutex_lock(&conn->lock);
     interrupt(conn);
     pthread_mutex_unlock(&conn->lock);
 }
 
-bool simba__my_conn_cut(simba__my_conn *conn, simba_local now)
+bool simba__my_conn_cut(void *any, simba_local now)
 {
+    simba__my_conn *conn = any;
     pthread_mutex_lock(&conn->lock);
     const bool may = conn->state == SIMBA__MY_OPEN || (conn->state == SIMBA__MY_OPENING && conn->open_by.ns <= now.ns);
     if (may)
@@ -155,8 +172,9 @@ bool simba__my_conn_cut(simba__my_conn *conn, simba_local now)
     return may;
 }
 
-void simba__my_conn_resume(simba__my_conn *conn)
+void simba__my_conn_resume(void *any)
 {
+    simba__my_conn *conn = any;
     atomic_store(&conn->over, false);
 }
 

@@ -36,12 +36,11 @@ void simba__my_conn_fini(simba__my_conn *conn);
 /* Close it. */
 void simba__my_conn_end(simba__my_conn *conn);
 
-/* Any thread: interrupt the connection. Call `resume` before the next job. */
-void simba__my_conn_interrupt(simba__my_conn *conn);
-void simba__my_conn_resume(simba__my_conn *conn);
-/* Like `interrupt`, but it leaves a connection alone that is being opened in time: otherwise the next job would have
- * to begin anew, and would never get a connection if that takes longer than a request may. False: it was left alone. */
-bool simba__my_conn_cut(simba__my_conn *conn, simba_local now);
+/* For the table of the dialect, which says what they do: `any` is one of these, or a session, which begins with one. */
+void simba__my_conn_interrupt(void *any);
+void simba__my_conn_resume(void *any);
+bool simba__my_conn_cut(void *any, simba_local now);
+
 /* On the thread that has the connection: from now on this is the socket to interrupt. False: there are no descriptors left. */
 bool simba__my_conn_show(simba__my_conn *conn, int fd);
 /* An error of the server or of the library, by its number and text; the latest one of the connection. */

@@ -292,11 +292,9 @@ static int examine(simba__my_session *session, simba__sql_item *item, simba__sql
 {
     simba__my_schema schema;
     const int rc = simba__my_schema_look(&session->conn, &schema, why);
-    if (rc < 0)
-        return rc;
-    simba__sql_findings findings = {.item = item};
-    simba__my_schema_examine(&session->conn, &schema, &findings);
-    return findings.rc < 0 ? simba__my_out_of_memory(why) : 0;
+    if (rc == 0)
+        simba__my_schema_examine(&session->conn, &schema, item);
+    return rc;
 }
 
 static int prepare(simba__my_session *session, simba__sql_failure *why)
@@ -366,24 +364,9 @@ static int carry_out_guarded(void *conn, simba__sql_step *step, simba__sql_table
     return rc;
 }
 
-static void interrupt(void *conn)
-{
-    simba__my_conn_interrupt(&((simba__my_session *)conn)->conn);
-}
-
-static void resume(void *conn)
-{
-    simba__my_conn_resume(&((simba__my_session *)conn)->conn);
-}
-
-static bool cut(void *conn, simba_local now)
-{
-    return simba__my_conn_cut(&((simba__my_session *)conn)->conn, now);
-}
-
 const simba__sql_dialect simba__my_dialect = {
     .carry_out = carry_out_guarded,
-    .interrupt = interrupt,
-    .resume = resume,
-    .cut = cut,
+    .interrupt = simba__my_conn_interrupt,
+    .resume = simba__my_conn_resume,
+    .cut = simba__my_conn_cut,
 };

@@ -2,14 +2,12 @@
 #include "backends/mysql/options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/sql/settings.h"
 #include "net/endpoint.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/url.h"
 
 const char *const simba__my_keys[] = {
     "socket", "table",  "connections", "create", "connect-timeout", "timeout",     "tls",         "verify",

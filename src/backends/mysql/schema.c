@@ -233,40 +233,41 @@ int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema,
 
 /* --- what to say about it ----------------------------------------------------------------------------- */
 
-static void examine_table(const simba__my_schema *schema, const char *table, simba__sql_findings *findings)
+static void examine_table(const simba__my_schema *schema, const char *table, simba__sql_item *item)
 {
     static const char *const layouts[SIMBA__MY_LAYOUTS] = {"lacks the column nonce", "has no room for notes",
                                                            "is that of this version"};
-    simba__sql_tell(findings, schema->layout == SIMBA__MY_NOTES, SIMBA_VERDICT_WARNING, "schema",
-                    schema->layout == SIMBA__MY_BARE
-                        ? "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."
-                        : "Run `simba init`, which adds the columns.",
-                    "The table %s %s.", table, layouts[schema->layout]);
-    simba__sql_tell(findings, schema->is_exact, SIMBA_VERDICT_WARNING, "names",
-                    "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin.",
-                    schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
-                    schema->collation[0] ? schema->collation : "binary");
-    simba__sql_tell(findings, schema->id_chars >= SIMBA_ID_MAX, SIMBA_VERDICT_WARNING, "ids",
-                    "Longer ones are refused. Make the column owner_id varchar(128).", "Ids may have %u characters.",
-                    schema->id_chars);
-    simba__sql_tell(findings, schema->durability == 1, SIMBA_VERDICT_WARNING, "durability",
-                    "Set it to 1: a crash of the server may undo grants of the last second.",
-                    "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability, schema->server);
+    simba__sql_item_tell(item, schema->layout == SIMBA__MY_NOTES, SIMBA_VERDICT_WARNING, "schema",
+                         schema->layout == SIMBA__MY_BARE
+                             ? "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."
+                             : "Run `simba init`, which adds the columns.",
+                         "The table %s %s.", table, layouts[schema->layout]);
+    simba__sql_item_tell(item, schema->is_exact, SIMBA_VERDICT_WARNING, "names",
+                         "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin.",
+                         schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
+                         schema->collation[0] ? schema->collation : "binary");
+    simba__sql_item_tell(item, schema->id_chars >= SIMBA_ID_MAX, SIMBA_VERDICT_WARNING, "ids",
+                         "Longer ones are refused. Make the column owner_id varchar(128).",
+                         "Ids may have %u characters.", schema->id_chars);
+    simba__sql_item_tell(item, schema->durability == 1, SIMBA_VERDICT_WARNING, "durability",
+                         "Set it to 1: a crash of the server may undo grants of the last second.",
+                         "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability,
+                         schema->server);
 }
 
-void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_findings *findings)
+void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_item *item)
 {
     simba__sql_failure why;
     if (simba__my_schema_check(schema, conn->options, &why) < 0) {
-        simba__sql_tell(findings, false, SIMBA_VERDICT_BROKEN, "schema", schema->exists ? NULL : "Run `simba init`.",
-                        "%s", why.error.text);
+        simba__sql_item_tell(item, false, SIMBA_VERDICT_BROKEN, "schema", schema->exists ? NULL : "Run `simba init`.",
+                             "%s", why.error.text);
         return;
     }
-    examine_table(schema, conn->options->table, findings);
+    examine_table(schema, conn->options->table, item);
     if (schema->read_only)
-        simba__sql_tell(findings, false, SIMBA_VERDICT_BROKEN, "writing", "Name the primary in the URL.",
-                        "The server is read-only, perhaps a replica.");
+        simba__sql_item_tell(item, false, SIMBA_VERDICT_BROKEN, "writing", "Name the primary in the URL.",
+                             "The server is read-only, perhaps a replica.");
     else if (simba__my_schema_check_rights(conn, &why) < 0)
-        simba__sql_tell(findings, false, SIMBA_VERDICT_BROKEN, "rights",
-                        "Grant this user select, insert and update on the table.", "%s", why.error.text);
+        simba__sql_item_tell(item, false, SIMBA_VERDICT_BROKEN, "rights",
+                             "Grant this user select, insert and update on the table.", "%s", why.error.text);
 }

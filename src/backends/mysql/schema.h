@@ -1,14 +1,8 @@
 /* The table: what it is like, how it is made, and what to say about it.
  *
- * Its first six columns are those of Simba on the JVM. Three more are ours, nullable and not named by any statement of the
- * JVM's, so that both can share the table:
- *   nonce             of the incarnation that the grant belongs to
- *   nonce_version     the version of that grant: if the row has another one, somebody else has written it since
- *   revoked_version   the version of the latest grant that was forced away
- * Five more are those of notes:
- *   note, note_written_at             the bytes, and when they were written
- *   note_token, note_number           by which grant, and which of its writes that was
- *   forgotten_version                 the version at which the mutex was forgotten: the row stays, so that versions go on
+ * sql/row.h explains the columns. The first six are those of Simba on the JVM. Three more are ours, nullable and not named by any
+ * statement of the JVM's, so that both can share the table. Five more are those of notes: note, note_written_at, note_token,
+ * note_number, forgotten_version.
  * Without those five there are no notes, and no mutex can be forgotten. Without our first three (an old table, nobody has run
  * `simba init`) one thing is missing: a contender that loses the answer to an acquire cannot know that it was granted, and
  * waits for the end of that lease like everybody else. */
@@ -17,7 +11,7 @@
 
 #include "backends/mysql/conn.h"
 #include "backends/mysql/statements.h"
-#include "backends/sql/findings.h"
+#include "backends/sql/batch.h"
 
 typedef struct simba__my_schema {
     bool exists;
@@ -46,6 +40,6 @@ int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 int simba__my_schema_check(const simba__my_schema *schema, const simba__my_options *options, simba__sql_failure *why);
 
 /* The findings about it. */
-void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_findings *findings);
+void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_item *item);
 
 #endif

@@ -15,11 +15,6 @@ static const char settings_sql[] =
     "/*M!100300 , idle_transaction_timeout = 2 */ /*!50700 , wait_timeout = 60 */";
 static const char isolation_sql[] = "set session transaction isolation level repeatable read";
 
-void simba__my_session_init(simba__my_session *session, simba_host *host, const simba__my_options *options)
-{
-    simba__my_conn_init(&session->conn, host, options);
-}
-
 void simba__my_session_fini(simba__my_session *session)
 {
     simba__my_session_end(session);

@@ -20,7 +20,7 @@
 #include "backends/sql/refusal.h"
 
 typedef struct simba__my_session {
-    simba__my_conn conn;
+    simba__my_conn conn; /* first: the dialect interrupts it */
     simba__my_schema schema;
     MYSQL_STMT *statements[SIMBA__MY_STATEMENTS][SIMBA__MY_SIZES];
 
@@ -33,7 +33,6 @@ typedef struct simba__my_session {
     size_t bind_capacity;
 } simba__my_session;
 
-void simba__my_session_init(simba__my_session *session, simba_host *host, const simba__my_options *options);
 void simba__my_session_fini(simba__my_session *session);
 
 /* Connect if necessary, and examine the table. A missing table is an error, unless `bare`. */

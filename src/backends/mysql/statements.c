@@ -1,8 +1,6 @@
 /* See statements.h. */
 #include "backends/mysql/statements.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "util/mem.h"

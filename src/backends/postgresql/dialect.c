@@ -283,12 +283,8 @@ static void looked(simba__pg_session *session, const PGresult *result)
                              simba__pg_schema_check_rights(schema, options, &why) == 0;
         finish(session, is_fine ? NULL : &why);
     } else if (action == SIMBA__SQL_EXAMINE) {
-        simba__sql_findings findings = {.item = session->step->item};
-        simba__pg_schema_examine(schema, options, &findings);
-        if (findings.rc < 0)
-            fail_memory(session);
-        else
-            finish(session, NULL);
+        simba__pg_schema_examine(schema, options, session->step->item);
+        finish(session, NULL);
     } else {
         get_ready(session);
     }

@@ -6,7 +6,8 @@
 
 #include "util/table.h"
 
-static void on_opened(simba__pg_conn *conn)
+/* Ask for the notifications; asking once more changes nothing. */
+static void start_listening(simba__pg_conn *conn)
 {
     char sql[48];
     snprintf(sql, sizeof sql, "listen %s", SIMBA__OF_NODE(conn, simba__pg_listener, conn)->channel);
@@ -22,12 +23,15 @@ static void on_lost(simba__pg_conn *conn, const simba__sql_failure *why)
 
 static void on_answered(simba__pg_conn *conn, const PGresult *result, const simba__sql_failure *why)
 {
-    if (result) {
-        simba__sql_listening_up(&SIMBA__OF_NODE(conn, simba__pg_listener, conn)->listening);
-        return;
+    simba__sql_listening *listening = &SIMBA__OF_NODE(conn, simba__pg_listener, conn)->listening;
+    if (!result) {
+        simba__pg_conn_close(conn);
+        on_lost(conn, why);
+    } else if (listening->hearing == SIMBA__SQL_OPENING) {
+        simba__sql_listening_up(listening);
+    } else {
+        simba__sql_listening_answered(listening);
     }
-    simba__pg_conn_close(conn);
-    on_lost(conn, why);
 }
 
 static void on_notified(simba__pg_conn *conn, const char *payload)
@@ -35,7 +39,13 @@ static void on_notified(simba__pg_conn *conn, const char *payload)
     simba__sql_listening_heard(&SIMBA__OF_NODE(conn, simba__pg_listener, conn)->listening, payload);
 }
 
-static void on_deaf(simba__sql_listening *listening)
+/* A notification that the server knows of goes out before this is answered. */
+static void ask(simba__sql_listening *listening)
+{
+    start_listening(&SIMBA__OF_NODE(listening, simba__pg_listener, listening)->conn);
+}
+
+static void shut(simba__sql_listening *listening)
 {
     simba__pg_conn_close(&SIMBA__OF_NODE(listening, simba__pg_listener, listening)->conn);
 }
@@ -43,9 +53,10 @@ static void on_deaf(simba__sql_listening *listening)
 int simba__pg_listener_init(simba__pg_listener *listener, simba_host *host, const simba__pg_options *options,
                             simba__sql_store *store)
 {
-    static const simba__pg_conn_events events = {on_opened, on_answered, on_lost, on_notified};
+    static const simba__pg_conn_events events = {start_listening, on_answered, on_lost, on_notified};
+    static const simba__sql_listening_deeds deeds = {ask, shut};
     snprintf(listener->channel, sizeof listener->channel, "simba_%016" PRIx64, host->random(host));
-    const int rc = simba__sql_listening_init(&listener->listening, store, host, on_deaf);
+    const int rc = simba__sql_listening_init(&listener->listening, store, host, &deeds);
     return rc < 0 ? rc : simba__pg_conn_init(&listener->conn, host, options, &events, false);
 }
 

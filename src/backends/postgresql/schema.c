@@ -88,34 +88,33 @@ static bool is_by_network(const simba__pg_options *options)
     return false;
 }
 
-void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
-                              simba__sql_findings *findings)
+void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options, simba__sql_item *item)
 {
     simba__sql_failure why = {0};
     const bool is_whole = simba__pg_schema_check(schema, options, &why) == 0;
     const bool is_behind = schema->standbys > 0 && !schema->has_sync_standbys;
     const bool has_rights = schema->lacking[0] == '\0' || !is_whole;
     const char *sslmode = simba__pg_option(options, "sslmode");
-    simba__sql_tell(findings, is_whole, SIMBA_VERDICT_BROKEN, "schema",
-                    why.error.code == SIMBA_ESTORE ? "Run `simba init`." : NULL, "%s",
-                    is_whole ? "The tables and the function are those of this version." : why.error.text);
-    simba__sql_tell(findings, schema->has_fsync, SIMBA_VERDICT_WARNING, "durability",
-                    "Set fsync to on: a crash of the machine may undo grants.",
-                    "Server version %s, fsync is %s; synchronous_commit is %s, and the store asks for %s.",
-                    schema->server, schema->has_fsync ? "on" : "off", schema->sync_commit,
-                    strcmp(schema->sync_commit, "remote_apply") == 0 ? "the same" : "on");
-    simba__sql_tell(findings, !is_behind, SIMBA_VERDICT_WARNING, "standbys",
-                    "Set synchronous_standby_names: a standby that is promoted may lack the latest grants.",
-                    "%ld standbys are connected; a commit %s for them.", schema->standbys,
-                    schema->has_sync_standbys ? "waits" : "does not wait");
-    simba__sql_tell(
-        findings, !is_by_network(options) || strcmp(sslmode, "verify-full") == 0, SIMBA_VERDICT_WARNING, "tls",
+    simba__sql_item_tell(item, is_whole, SIMBA_VERDICT_BROKEN, "schema",
+                         why.error.code == SIMBA_ESTORE ? "Run `simba init`." : NULL, "%s",
+                         is_whole ? "The tables and the function are those of this version." : why.error.text);
+    simba__sql_item_tell(item, schema->has_fsync, SIMBA_VERDICT_WARNING, "durability",
+                         "Set fsync to on: a crash of the machine may undo grants.",
+                         "Server version %s, fsync is %s; synchronous_commit is %s, and the store asks for %s.",
+                         schema->server, schema->has_fsync ? "on" : "off", schema->sync_commit,
+                         strcmp(schema->sync_commit, "remote_apply") == 0 ? "the same" : "on");
+    simba__sql_item_tell(item, !is_behind, SIMBA_VERDICT_WARNING, "standbys",
+                         "Set synchronous_standby_names: a standby that is promoted may lack the latest grants.",
+                         "%ld standbys are connected; a commit %s for them.", schema->standbys,
+                         schema->has_sync_standbys ? "waits" : "does not wait");
+    simba__sql_item_tell(
+        item, !is_by_network(options) || strcmp(sslmode, "verify-full") == 0, SIMBA_VERDICT_WARNING, "tls",
         "Leave sslmode out of the URL, or say verify-full: otherwise another server may pose as this one.",
         "sslmode is %s%s.", sslmode, is_by_network(options) ? "" : "; the server is reached by a socket file");
-    simba__sql_tell(findings, has_rights, SIMBA_VERDICT_BROKEN, "rights", "Grant these rights to the user.",
-                    "This user lacks %s.", has_rights ? "no right that it needs" : schema->lacking);
-    simba__sql_tell(findings, !schema->is_read_only, SIMBA_VERDICT_BROKEN, "writing",
-                    "Name the primary in the URL, or all servers, and leave target_session_attrs out.",
-                    "The server is %s.",
-                    schema->is_read_only ? "read-only, perhaps a standby" : "one that can be written to");
+    simba__sql_item_tell(item, has_rights, SIMBA_VERDICT_BROKEN, "rights", "Grant these rights to the user.",
+                         "This user lacks %s.", has_rights ? "no right that it needs" : schema->lacking);
+    simba__sql_item_tell(item, !schema->is_read_only, SIMBA_VERDICT_BROKEN, "writing",
+                         "Name the primary in the URL, or all servers, and leave target_session_attrs out.",
+                         "The server is %s.",
+                         schema->is_read_only ? "read-only, perhaps a standby" : "one that can be written to");
 }

@@ -4,7 +4,7 @@
 #define SIMBA_BACKENDS_POSTGRESQL_SCHEMA_H
 
 #include "backends/postgresql/options.h"
-#include "backends/sql/findings.h"
+#include "backends/sql/batch.h"
 
 typedef struct simba__pg_schema {
     bool has_table;
@@ -28,7 +28,6 @@ int simba__pg_schema_check_rights(const simba__pg_schema *schema, const simba__p
                                   simba__sql_failure *why);
 
 /* The findings about it. */
-void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
-                              simba__sql_findings *findings);
+void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options, simba__sql_item *item);
 
 #endif

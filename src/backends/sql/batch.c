@@ -2,12 +2,15 @@
 #include "backends/sql/batch.h"
 
 #include <fnmatch.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/assert.h"
+#include "util/clock.h"
 #include "util/mem.h"
+#include "util/random.h"
 #include "util/text.h"
 
 enum { KEEP_ITEMS = 1024 };
@@ -105,15 +108,22 @@ int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns)
     return add_found(item, item->ask.mutex, &note) ? 0 : SIMBA_ENOMEM;
 }
 
-int simba__sql_item_find(simba__sql_item *item, const simba_finding *finding)
+void simba__sql_item_tell(simba__sql_item *item, bool is_fine, simba_verdict otherwise, const char *what,
+                          const char *remedy, const char *format, ...)
 {
-    simba__sql_found *found = add_found(item, finding->text, NULL);
-    if (!found)
-        return SIMBA_ENOMEM;
-    found->verdict = finding->verdict;
-    found->what = finding->what;
-    found->remedy = finding->remedy;
-    return 0;
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    simba__sql_found *found = add_found(item, text, NULL);
+    if (!found) {
+        item->ask.reply.status = SIMBA_ENOMEM;
+        return;
+    }
+    found->verdict = is_fine ? SIMBA_VERDICT_OK : otherwise;
+    found->what = what;
+    found->remedy = is_fine ? NULL : remedy;
 }
 
 static void forget_found(simba__sql_item *item)
@@ -356,6 +366,14 @@ bool simba__sql_batch_step(simba__sql_batch *batch, simba__sql_action action, si
     return true;
 }
 
+bool simba__sql_batch_pause(simba__sql_batch *batch)
+{
+    const int64_t most_ns = (int64_t)(++batch->tries) * 4 * SIMBA__NS_PER_MS;
+    simba__sql_batch_step(batch, SIMBA__SQL_PAUSE, NULL);
+    batch->step.pause_ns = simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns);
+    return true;
+}
+
 bool simba__sql_batch_is_cut(const simba__sql_failure *why)
 {
     return why->remedy == SIMBA__SQL_RECONNECT || why->remedy == SIMBA__SQL_LOST || why->remedy == SIMBA__SQL_SHRINK;
@@ -376,6 +394,14 @@ simba_error simba__sql_batch_without_notes(const simba__sql_batch *batch)
     simba__error_set(&why, SIMBA_ENOTSUP, "%s %s: the table %s has no room for notes yet; `simba init` makes it",
                      batch->place.store, batch->place.where, batch->place.table);
     return why;
+}
+
+void simba__sql_batch_fail_used_up(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item)
+{
+    simba_error why = {0};
+    simba__error_set(&why, SIMBA_ECORRUPT, "%s %s: the version of this mutex in %s is used up: it is %llu",
+                     batch->place.store, batch->place.where, batch->place.table, (unsigned long long)row->version);
+    simba__sql_item_fail(item, &why);
 }
 
 void simba__sql_batch_fail_flawed(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item)

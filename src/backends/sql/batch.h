@@ -45,7 +45,7 @@ typedef struct simba__sql_item {
     bool put_off;     /* to be done by another job */
     bool is_locked;   /* because somebody else keeps the row locked, and the server waits for it */
     bool is_busy;     /* and not at once: somebody else is at work on the row, and the server does not wait for it */
-    bool is_given_up; /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
+    bool lets_others; /* RENEW: other lanes may work on its mutex meanwhile. In turns only */
     bool is_wanted;   /* of a contender that listens: it has the mutex, and others wait for it */
     uint64_t version; /* of the row, afterwards */
     simba__sql_mark mark; /* of its note, afterwards; not known if the row was not read */
@@ -57,12 +57,14 @@ typedef struct simba__sql_item {
 void simba__sql_item_fail(simba__sql_item *item, const simba_error *why);
 /* True if the item concerns one mutex's row; false for LIST, EXAMINE, PREPARE and READ_NOTE. */
 bool simba__sql_item_has_row(const simba__sql_item *item);
-/* For code that carries out a LIST, a READ_NOTE or an EXAMINE: one row of the table, flawed or not, with these
- * columns; the columns of a row, perhaps of another mutex; one finding, whose `what` and `remedy` are constants.
- * SIMBA_ENOMEM: give up. */
+/* For code that carries out a LIST or a READ_NOTE: one row of the table, flawed or not, with these columns; the columns of a
+ * row, perhaps of another mutex. SIMBA_ENOMEM: give up. */
 int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row, const simba__sql_columns *columns);
 int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns);
-int simba__sql_item_find(simba__sql_item *item, const simba_finding *finding);
+/* For code that carries out an EXAMINE: all is well; or else this is the verdict, and the remedy, which may be NULL. `what` and
+ * `remedy` are constants. */
+void simba__sql_item_tell(simba__sql_item *item, bool is_fine, simba_verdict otherwise, const char *what,
+                          const char *remedy, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 /* --- steps ---------------------------------------------------------------------------------------------- */
 
@@ -85,7 +87,7 @@ typedef enum simba__sql_action {
     SIMBA__SQL_DECIDE,    /* carry out the one request that each row has, and fill in its row, deed and place */
     SIMBA__SQL_LIST,      /* call simba__sql_item_list for every row */
     SIMBA__SQL_READ_NOTE, /* call simba__sql_item_note for the row of the item's mutex */
-    SIMBA__SQL_EXAMINE,   /* call simba__sql_item_find for every finding */
+    SIMBA__SQL_EXAMINE,   /* call simba__sql_item_tell for every finding */
     SIMBA__SQL_PREPARE,   /* make the table, or the columns that it lacks, and see that this user may use it */
     SIMBA__SQL_PAUSE,     /* wait, some milliseconds */
     SIMBA__SQL_ACTIONS,
@@ -200,6 +202,9 @@ bool simba__sql_batch_step_rows(simba__sql_batch *batch, simba__sql_action actio
 bool simba__sql_batch_any_row(const simba__sql_batch *batch, size_t row);
 /* A step about nothing in particular, or about an item. */
 bool simba__sql_batch_step(simba__sql_batch *batch, simba__sql_action action, simba__sql_item *item);
+/* A pause before the next try, which is longer each time. */
+bool simba__sql_batch_pause(simba__sql_batch *batch);
+
 /* Does this failure make the connection unusable? */
 bool simba__sql_batch_is_cut(const simba__sql_failure *why);
 /* Before the connection is closed: had it only been idle for too long, or was the statement too large? Then another
@@ -208,6 +213,9 @@ bool simba__sql_batch_may_put_off(simba__sql_batch *batch, const simba__sql_fail
 /* The error of a request about a note, if the table has no room for notes. The caller closes the connection, so that
  * the next one sees what `simba init` may have done since. */
 simba_error simba__sql_batch_without_notes(const simba__sql_batch *batch);
+/* The error of a request about a row whose version has reached the end of its type. */
+void simba__sql_batch_fail_used_up(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item);
+
 /* The error of a request about a row with a flaw. */
 void simba__sql_batch_fail_flawed(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item);
 

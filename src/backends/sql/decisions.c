@@ -3,7 +3,6 @@
 #include "backends/sql/decisions.h"
 
 #include "util/clock.h"
-#include "util/random.h"
 
 enum { TRIES_MAX = 5 };
 
@@ -15,14 +14,6 @@ static void put_off(simba__sql_item *item, bool is_busy)
     item->is_busy = is_busy;
 }
 
-static void fail_used_up(const simba__sql_batch *batch, const simba__sql_row *row)
-{
-    simba_error why = {0};
-    simba__error_set(&why, SIMBA_ECORRUPT, "%s %s: the version of this mutex in %s is used up: it is %llu",
-                     batch->place.store, batch->place.where, batch->place.table, (unsigned long long)row->version);
-    simba__sql_item_fail(row->item, &why);
-}
-
 static void answer_refused(const simba__sql_batch *batch, const simba__sql_row *row)
 {
     simba__sql_item *item = row->item;
@@ -32,7 +23,7 @@ static void answer_refused(const simba__sql_batch *batch, const simba__sql_row *
         item->ask.reply = simba__sql_row_read(row);
         item->kept_back = true;
     } else if (!simba__sql_row_apply(&tried, &item->ask, item->floor)) {
-        fail_used_up(batch, row);
+        simba__sql_batch_fail_used_up(batch, row, item);
     } else if (tried.changed) {
         put_off(item, true); /* the row says that the request could have been carried out: it has just changed */
     } else {
@@ -127,11 +118,8 @@ static void put_off_locked(const simba__sql_batch *batch)
 
 static bool pause(simba__sql_batch *batch)
 {
-    const int64_t most_ns = (int64_t)(++batch->tries) * 4 * SIMBA__NS_PER_MS;
     batch->at = batch->from;
-    simba__sql_batch_step(batch, SIMBA__SQL_PAUSE, NULL);
-    batch->step.pause_ns = simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns);
-    return true;
+    return simba__sql_batch_pause(batch);
 }
 
 static bool split(simba__sql_batch *batch)

@@ -128,11 +128,6 @@ int simba__sql_lane_init(simba__sql_lane *lane, simba_host *host, const simba__s
     return dialect->start ? host->timer_add(host, &lane->pause) : 0;
 }
 
-void simba__sql_lane_fini(simba__sql_lane *lane)
-{
-    simba__sql_batch_fini(&lane->batch);
-}
-
 void simba__sql_lane_begin(simba__sql_lane *lane)
 {
     SIMBA__ASSERT(simba__sql_lane_is_idle(lane));

@@ -87,7 +87,6 @@ struct simba__sql_lane {
 /* SIMBA_ENOMEM. */
 int simba__sql_lane_init(simba__sql_lane *lane, simba_host *host, const simba__sql_dialect *dialect, void *conn,
                          simba__sql_place place);
-void simba__sql_lane_fini(simba__sql_lane *lane);
 bool simba__sql_lane_is_idle(const simba__sql_lane *lane);
 
 /* Carry out the items of the batch. The caller has set `reads` and `polls`. */

@@ -38,30 +38,34 @@ static void become_deaf(simba__sql_listening *listening)
     set_hearing(listening, SIMBA__SQL_DEAF);
     set_timer(listening, doubled(DEAF_NS, listening->deaf_tests));
     listening->deaf_tests++;
-    listening->deaf(listening);
+    listening->deeds->shut(listening);
 }
 
-/* The test has not come; or it is time for the next one. */
+static void open_anew(simba__sql_listening *listening)
+{
+    listening->deeds->shut(listening);
+    simba__sql_listening_down(listening);
+}
+
+/* The connection stands still; or it is time for the next test. */
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__sql_listening *listening = SIMBA__OF_NODE(timer, simba__sql_listening, timer);
     (void)now;
-    if (listening->hearing == SIMBA__SQL_DEAF) {
+    if (listening->hearing == SIMBA__SQL_DEAF)
         set_hearing(listening, SIMBA__SQL_ASLEEP); /* the next poll opens it */
-    } else if (listening->has_heard) {
-        listening->deaf(listening);
-        simba__sql_listening_down(listening);
-    } else {
+    else if (listening->was_asked_for)
         become_deaf(listening);
-    }
+    else
+        open_anew(listening);
 }
 
 int simba__sql_listening_init(simba__sql_listening *listening, simba__sql_store *store, simba_host *host,
-                              void (*deaf)(simba__sql_listening *listening))
+                              const simba__sql_listening_deeds *deeds)
 {
     listening->store = store;
     listening->host = host;
-    listening->deaf = deaf;
+    listening->deeds = deeds;
     listening->timer.fire = on_timer;
     return host->timer_add(host, &listening->timer);
 }
@@ -84,13 +88,14 @@ bool simba__sql_listening_begin(simba__sql_listening *listening)
 
 void simba__sql_listening_up(simba__sql_listening *listening)
 {
-    listening->has_heard = false;
+    listening->has_heard = listening->may_be_elsewhere = listening->is_asked = listening->was_asked_for = false;
     set_hearing(listening, SIMBA__SQL_LISTENS);
     simba__sql_ears_ask_all(&listening->store->ears);
 }
 
 void simba__sql_listening_doubt(simba__sql_listening *listening)
 {
+    listening->may_be_elsewhere = true;
     if (listening->hearing == SIMBA__SQL_HEARS)
         set_hearing(listening, SIMBA__SQL_LISTENS);
 }
@@ -102,12 +107,37 @@ void simba__sql_listening_down(simba__sql_listening *listening)
     set_hearing(listening, SIMBA__SQL_ASLEEP);
 }
 
+static void ask(simba__sql_listening *listening)
+{
+    listening->is_asked = true;
+    listening->is_asked_before = false;
+    listening->deeds->ask(listening);
+}
+
 void simba__sql_listening_tested(simba__sql_listening *listening)
 {
     if (listening->hearing != SIMBA__SQL_LISTENS)
         return; /* it has come already, or the connection is gone */
     listening->hearing = SIMBA__SQL_TESTS;
     set_timer(listening, TEST_NS);
+    listening->is_asked_before = listening->is_asked;
+    if (!listening->is_asked && !listening->was_asked_for)
+        ask(listening);
+}
+
+void simba__sql_listening_answered(simba__sql_listening *listening)
+{
+    listening->is_asked = false;
+    if (listening->hearing != SIMBA__SQL_TESTS)
+        return; /* it has come */
+    if (listening->was_asked_for)
+        set_hearing(listening, SIMBA__SQL_LISTENS);
+    else if (listening->is_asked_before)
+        ask(listening);
+    else if (listening->has_heard || listening->may_be_elsewhere)
+        open_anew(listening);
+    else
+        become_deaf(listening);
 }
 
 bool simba__sql_listening_may_wait(const simba__sql_listening *listening)
@@ -122,6 +152,7 @@ static void pass_test(simba__sql_listening *listening)
     const bool was_deaf = listening->deaf_tests > 0;
     listening->failures = listening->deaf_tests = 0;
     listening->has_heard = true;
+    listening->was_asked_for = false;
     set_hearing(listening, SIMBA__SQL_HEARS);
     if (was_deaf)
         simba__sql_ask_all(listening->store);
@@ -130,7 +161,9 @@ static void pass_test(simba__sql_listening *listening)
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload)
 {
     const bool is_test = strcmp(payload, "0") == 0;
-    if (is_test && (listening->hearing == SIMBA__SQL_LISTENS || listening->hearing == SIMBA__SQL_TESTS)) {
+    if (is_test && listening->hearing == SIMBA__SQL_TESTS && listening->is_asked && !listening->has_heard) {
+        listening->was_asked_for = true; /* a pooler may have brought it with the answer: test again, and ask nothing */
+    } else if (is_test && (listening->hearing == SIMBA__SQL_LISTENS || listening->hearing == SIMBA__SQL_TESTS)) {
         pass_test(listening);
     } else if (payload[0] == '1' && payload[1] == ' ') {
         simba__sql_notified(listening->store, payload + 2);
@@ -139,6 +172,6 @@ void simba__sql_listening_heard(simba__sql_listening *listening, const char *pay
     } else if (payload[0] == '4' && payload[1] == ' ') {
         simba__sql_noted(listening->store, payload + 2);
     } else if (payload[0] == '5' && payload[1] == ' ') {
-        simba__sql_wanted(listening->store, payload + 2);
+        simba__sql_ears_wanted(&listening->store->ears, payload + 2);
     }
 }

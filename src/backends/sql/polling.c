@@ -118,7 +118,7 @@ void simba__sql_polled_put_off(simba__sql_polling *polling, const simba__sql_pol
 void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
                                  simba_local now)
 {
-    if (polled->rung == SIMBA__SQL_RUNG_NET)
+    if (polled->rung == SIMBA__SQL_RUNG_NET || began < polled->hastened_at)
         return;
     if (polling->pace == SIMBA__SQL_RARELY && !polled->is_observed && answered && began > polling->pace_since)
         move(polling, polled, SIMBA__SQL_RUNG_NET, now);
@@ -134,6 +134,7 @@ void simba__sql_polled_observe(simba__sql_polling *polling, simba__sql_polled *p
 
 void simba__sql_polled_hasten(simba__sql_polling *polling, simba__sql_polled *polled, unsigned rung, simba_local now)
 {
+    polled->hastened_at = ++polling->clock;
     if (polled->rung == SIMBA__SQL_RUNG_NET)
         move(polling, polled, rung, now);
 }

@@ -47,7 +47,8 @@ struct simba__sql_polled {
     uint64_t owner_hash;
     int64_t transition_at_ms;
     simba__sql_mark mark; /* of the note that was read last */
-    uint64_t told_at;     /* on the clock of simba__sql_polling */
+    uint64_t told_at;     /* on the clock of simba__sql_polling, like the next one */
+    uint64_t hastened_at; /* a poll that began before does not count as the one that was wanted then */
 };
 
 typedef struct simba__sql_polling {

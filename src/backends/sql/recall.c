@@ -14,6 +14,7 @@ struct simba__sql_entry {
     simba_local until;               /* when that ends by our own clock; {0}: it has ended */
     unsigned lane;                   /* that works on the row, if it has tasks */
     unsigned tasks;                  /* how many it has */
+    bool is_overtaken;               /* renewals do not wait for these tasks */
     bool is_locked;                  /* by somebody else, when it was last worked on */
 };
 
@@ -119,8 +120,23 @@ bool simba__sql_recall_begin(simba__sql_recall *recall, const char *mutex, unsig
 void simba__sql_recall_finish(simba__sql_recall *recall, const char *mutex, unsigned lane)
 {
     simba__sql_entry *entry = find(recall, mutex);
-    if (entry && entry->tasks > 0 && entry->lane == lane)
-        entry->tasks--;
+    if (!entry || entry->tasks == 0 || entry->lane != lane)
+        return;
+    entry->tasks--;
+    entry->is_overtaken &= entry->tasks > 0;
+}
+
+void simba__sql_recall_overtake(simba__sql_recall *recall, const char *mutex)
+{
+    simba__sql_entry *entry = find(recall, mutex);
+    if (entry)
+        entry->is_overtaken = entry->tasks > 0;
+}
+
+bool simba__sql_recall_is_overtaken(const simba__sql_recall *recall, const char *mutex)
+{
+    const simba__sql_entry *entry = find(recall, mutex);
+    return entry && entry->is_overtaken;
 }
 
 void simba__sql_recall_found_locked(simba__sql_recall *recall, const char *mutex, bool is_locked)

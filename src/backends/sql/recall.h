@@ -41,6 +41,10 @@ uint64_t simba__sql_recall_holder(const simba__sql_recall *recall, const char *m
  * `finish`. */
 bool simba__sql_recall_begin(simba__sql_recall *recall, const char *mutex, unsigned lane, simba_local now);
 void simba__sql_recall_finish(simba__sql_recall *recall, const char *mutex, unsigned lane);
+/* A renewal has waited in vain for the lane that works on this mutex. The connection of that lane may have gone silent, so
+ * until the lane has finished, renewals do not wait for it. */
+void simba__sql_recall_overtake(simba__sql_recall *recall, const char *mutex);
+bool simba__sql_recall_is_overtaken(const simba__sql_recall *recall, const char *mutex);
 
 /* Had somebody else locked the row when a lane last worked on it? */
 void simba__sql_recall_found_locked(simba__sql_recall *recall, const char *mutex, bool is_locked);

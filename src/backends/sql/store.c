@@ -11,8 +11,8 @@
 /* How many rows that a LIST leaves out are named. */
 enum { FLAWS_TOLD = 10 };
 
-/* A row that is busy is asked for again after 1 ms, then 2 ms, up to 64 ms. */
-enum { BUSY_DOUBLINGS = 6 };
+#define BUSY_FIRST_NS SIMBA__NS_PER_MS
+#define BUSY_LONGEST_NS (64 * SIMBA__NS_PER_MS)
 
 static void fail_one(simba__sql_store *self, simba_request *request, int code, const char *text)
 {
@@ -32,6 +32,12 @@ static unsigned number_of(const simba__sql_lane *lane)
 
 /* --- patience -------------------------------------------------------------------------------------------- */
 
+static void forget_poll(simba__sql_item *item)
+{
+    item->polled->poll = NULL;
+    item->polled = NULL;
+}
+
 /* When to look at this lane again; INT64_MAX: not before a request of it is cancelled, or its batch ends. */
 static int64_t look_at_lane(simba__sql_lane *lane, simba_local now)
 {
@@ -46,8 +52,7 @@ static int64_t look_at_lane(simba__sql_lane *lane, simba_local now)
             next_ns = item->ask.deadline.ns; /* all polls of a batch have the same */
             continue;
         }
-        item->polled->poll = NULL;
-        item->polled = NULL;
+        forget_poll(item);
     }
     return has_requests || next_ns != INT64_MAX ? next_ns : simba__sql_lane_expire(lane, now).ns;
 }
@@ -111,9 +116,10 @@ static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *i
 static void give_up(simba__sql_store *self, simba__sql_item *item)
 {
     item->request = NULL;
-    item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
-    if (item->is_given_up)
+    if (item->ask.op == SIMBA_OP_RENEW && !item->lets_others) {
+        item->lets_others = true;
         simba__sql_recall_finish(&self->recall, item->ask.mutex, number_of(lane_of(self, item)));
+    }
     arm_patience(self, self->host->now(self->host)); /* it may have been the last one of its lane */
 }
 
@@ -121,7 +127,6 @@ static void take_up_busy(simba__sql_store *self)
 {
     for (simba_request *r; (r = simba__queue_take(&self->busy)) != NULL;)
         simba__queue_append(&self->writes, r);
-    self->busy_tries++;
     self->host->wake(self->host);
 }
 
@@ -130,22 +135,6 @@ static void on_again(simba_timer *timer, simba_local now)
     (void)now;
     take_up_busy(SIMBA__OF_NODE(timer, simba__sql_store, again));
 }
-
-/* A request that waits for a lane has no item. */
-void simba__sql_cancel(void *instance, simba_request *request)
-{
-    simba__sql_store *self = instance;
-    if (!simba__queue_has(request))
-        give_up(self, request->backend_data);
-    else if (self->busy.first)
-        take_up_busy(self); /* it may be one of them */
-    if (simba__queue_has(request))
-        simba__queue_remove(queue_of(self, request), request);
-    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
-                     self->place.where);
-}
-
-/* --- batches --------------------------------------------------------------------------------------------- */
 
 static simba__sql_lane *idle_lane(simba__sql_store *self, bool reads)
 {
@@ -156,6 +145,61 @@ static simba__sql_lane *idle_lane(simba__sql_store *self, bool reads)
     }
     return NULL;
 }
+
+/* Reads wait for no lock, and these read little. */
+static bool is_brief(const simba__sql_lane *lane)
+{
+    for (size_t i = 0; i < lane->batch.count; i++)
+        if (lane->batch.items[i].ask.op != SIMBA_OP_READ && lane->batch.items[i].ask.op != SIMBA_OP_READ_NOTE)
+            return false;
+    return lane->reads;
+}
+
+/* The requests wait for a lane again, and nobody waits for the batch. */
+static void take_back(simba__sql_store *self, simba__sql_lane *lane)
+{
+    for (size_t i = 0; i < lane->batch.count; i++) {
+        simba__sql_item *item = &lane->batch.items[i];
+        if (item->request)
+            simba__queue_append(&self->reads, item->request);
+        item->request = NULL;
+        if (item->polled)
+            forget_poll(item);
+    }
+}
+
+/* A renewal has spent all of its time waiting for another request about its mutex, or for a lane. The connection of that
+ * request, or of something that is read by a lane and should have come long ago, has gone silent: it must not keep the next
+ * try waiting as well. */
+static void make_way(simba__sql_store *self, const char *mutex)
+{
+    simba__sql_recall_overtake(&self->recall, mutex);
+    if (idle_lane(self, false))
+        return;
+    for (unsigned i = 0; i < self->lane_count; i++)
+        if (is_brief(&self->lanes[i]))
+            take_back(self, &self->lanes[i]);
+    arm_patience(self, self->host->now(self->host));
+}
+
+/* A request that waits for a lane has no item. */
+void simba__sql_cancel(void *instance, simba_request *request)
+{
+    simba__sql_store *self = instance;
+    if (!simba__queue_has(request))
+        give_up(self, request->backend_data);
+    else if (self->busy.first)
+        take_up_busy(self); /* it may be one of them */
+    if (simba__queue_has(request)) {
+        simba__queue_remove(queue_of(self, request), request);
+        if (request->op == SIMBA_OP_RENEW)
+            make_way(self, request->mutex);
+    }
+    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
+                     self->place.where);
+}
+
+/* --- batches --------------------------------------------------------------------------------------------- */
 
 static size_t measure(const simba__queue *q, size_t *bytes)
 {
@@ -188,6 +232,14 @@ static bool fits(const simba__sql_batch *batch, simba__sql_kind kind, const simb
     return strcmp(request->mutex, first->mutex) == 0 && is_about_notes(request) == is_about_notes(first);
 }
 
+/* May a renewal go by this lane although another one works on its mutex? Only if it has waited for that one in vain. If somebody
+ * else keeps the row locked, it would have to wait by any lane, and keep this one from the others. */
+static bool overtakes(const simba__sql_recall *recall, const simba_request *request)
+{
+    return request->op == SIMBA_OP_RENEW && simba__sql_recall_is_overtaken(recall, request->mutex) &&
+           !simba__sql_recall_is_locked(recall, request->mutex);
+}
+
 /* Requests of another kind stay in the queue, and so do requests about a mutex that another lane works on. */
 static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__queue *q, simba_local now)
 {
@@ -196,12 +248,14 @@ static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__que
     for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
         const bool is_taken = reads || (kind_of(lane->self, r) == kind && fits(&lane->batch, kind, r));
-        if (!is_taken || (!reads && !simba__sql_recall_begin(recall, r->mutex, number_of(lane), now))) {
+        const bool begins = is_taken && (reads || simba__sql_recall_begin(recall, r->mutex, number_of(lane), now));
+        if (!is_taken || (!begins && !overtakes(recall, r))) {
             simba__queue_append(q, r);
             continue;
         }
         simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
         item->request = r;
+        item->lets_others = !begins;
         r->backend_data = item;
         if (r->op == SIMBA_OP_ACQUIRE) {
             item->floor = simba__sql_recall_floor(recall, r->mutex);
@@ -271,15 +325,26 @@ static void arm_poll(simba__sql_store *self, simba_local now)
     self->host->timer_set(self->host, &self->poll, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
 }
 
+static bool has_renewal(const simba__queue *q)
+{
+    for (const simba_request *r = q->first; r; r = r->next)
+        if (r->op == SIMBA_OP_RENEW)
+            return true;
+    return false;
+}
+
+/* Renewals go first: by the only connection, over a slow network, a batch of reads may take as long as a renewal has. */
 static bool start_any(simba__sql_store *self, simba_local now)
 {
+    if (idle_lane(self, false) && has_renewal(&self->writes) && start_batch(self, SIMBA__SQL_KIND_WRITES, now))
+        return true;
     for (unsigned i = 1; i <= SIMBA__SQL_KINDS; i++)
         if (start_batch(self, (simba__sql_kind)((self->latest + i) % SIMBA__SQL_KINDS), now))
             return true;
     return false;
 }
 
-/* Begin batches of waiting requests, as far as there are idle lanes; the kinds take turns. */
+/* Begin batches of waiting requests, as far as there are idle lanes; but for renewals the kinds take turns. */
 void simba__sql_flush(void *instance)
 {
     simba__sql_store *self = instance;
@@ -334,8 +399,11 @@ static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_loc
     simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
     simba_push push;
     if (polled &&
-        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push))
+        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push)) {
+        /* Those that wait here may not be in the line, because they were refused on account of one of ours. */
+        push.listens = simba__sql_ears_are_open(&self->ears, item->ask.mutex);
         self->host->push(self->host, polled->topic, &push);
+    }
     if (polled && simba__sql_polled_read_note(polled, item->mark))
         push_noted(self, polled);
     if (item->kept_back)
@@ -405,16 +473,19 @@ static int tell_found(simba__sql_store *self, simba_request *request, const simb
     return rc;
 }
 
-/* Our own statements have a row locked for a millisecond, other people's perhaps for minutes. */
+/* Our own statements have a row locked for a millisecond, other people's perhaps for minutes. So a request whose row is busy is sent
+ * again after as long as it has waited by now. */
 static void ask_again(simba__sql_store *self, simba_request *request)
 {
     simba_host *host = self->host;
     const simba_local now = host->now(host);
-    if (!self->busy.first && now.ns - self->again.at.ns > 2 * (SIMBA__NS_PER_MS << BUSY_DOUBLINGS))
-        self->busy_tries = 0;
-    const unsigned doublings = self->busy_tries < BUSY_DOUBLINGS ? self->busy_tries : BUSY_DOUBLINGS;
-    if (!self->busy.first)
-        host->timer_set(host, &self->again, (simba_local){now.ns + (SIMBA__NS_PER_MS << doublings)});
+    const int64_t waited_ns = now.ns - (request->deadline.ns - request->patience_ns);
+    const int64_t pause_ns = waited_ns < BUSY_FIRST_NS     ? BUSY_FIRST_NS
+                             : waited_ns > BUSY_LONGEST_NS ? BUSY_LONGEST_NS
+                                                           : waited_ns;
+    const simba_local at = {now.ns + pause_ns};
+    if (!self->busy.first || at.ns < self->again.at.ns)
+        host->timer_set(host, &self->again, at);
     simba__queue_append(&self->busy, request);
 }
 
@@ -461,7 +532,7 @@ static void ended(simba__sql_lane *lane)
         self->polls = lane->polls = false;
     tell_news(lane, now);
     for (size_t i = 0; i < lane->batch.count; i++) {
-        if (!lane->reads && !lane->batch.items[i].is_given_up)
+        if (!lane->reads && !lane->batch.items[i].lets_others)
             simba__sql_recall_finish(&self->recall, lane->batch.items[i].ask.mutex, number_of(lane));
         answer(self, &lane->batch.items[i]);
     }
@@ -508,11 +579,6 @@ void simba__sql_notified(simba__sql_store *self, const char *mutex)
     const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
     if (polled)
         self->host->push(self->host, polled->topic, &push);
-}
-
-void simba__sql_wanted(simba__sql_store *self, const char *mutex)
-{
-    simba__sql_ears_wanted(&self->ears, mutex);
 }
 
 static void tell_to_ask(void *store, simba__sql_polled *polled)
@@ -566,7 +632,7 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     simba__queue_init(&self->busy);
     self->again.fire = on_again;
     simba__sql_polling_init(&self->polling, host->random(host));
-    simba__sql_ears_init(&self->ears, host);
+    self->ears.host = host;
     if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0 ||
         host->timer_add(host, &self->again) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
@@ -600,7 +666,7 @@ void simba__sql_close(void *instance)
 void simba__sql_fini(simba__sql_store *self)
 {
     for (unsigned i = 0; i < self->lane_count; i++)
-        simba__sql_lane_fini(&self->lanes[i]);
+        simba__sql_batch_fini(&self->lanes[i].batch);
     simba__sql_polling_fini(&self->polling);
     simba__sql_recall_fini(&self->recall);
     simba__sql_ears_fini(&self->ears);

@@ -6,7 +6,6 @@
  *   ears.c                which contenders want to hear that others wait
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
- *   findings.c            what an EXAMINE has to say
  *   writes.c, reads.c     decide on the steps
  *   decisions.c           does so in place of writes.c, if the server decides
  *   lane.c                lets a dialect carry out the steps, by a job that blocks or in turns
@@ -20,7 +19,9 @@
  * read, and the polls, from the last.
  *
  * A batch may take longer than a request may. Then the request is cancelled; and a while after the last one has gone, the store
- * cuts the connection, which ends the batch. Until then the batch works on copies.
+ * cuts the connection, which ends the batch. Until then the batch works on copies. A renewal that has waited in vain for a lane ends
+ * the batches that read a row or a note: nothing else can help it if there is one connection, and that has gone silent. One that
+ * has waited in vain for another request about its mutex takes another lane with its next try.
  *
  * The store polls for changes of rows. A dialect whose server reports changes calls simba__sql_notified, and
  * simba__sql_set_pace for as long as it can rely on that. */
@@ -60,7 +61,6 @@ struct simba__sql_store {
     unsigned lane_count;
     simba__queue writes, reads;
     simba__queue busy;      /* requests to write whose rows somebody else is at work on */
-    unsigned busy_tries;    /* how often they were taken up, since there were none for a while */
     simba__sql_kind latest; /* the kind that was begun last, or LOCKED: a row was found locked since */
     bool polls;             /* a poll is under way */
     simba__sql_life life;
@@ -91,8 +91,6 @@ void simba__sql_close(void *instance);
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
 /* The note of this mutex has changed: tell its watchers in this client. */
 void simba__sql_noted(simba__sql_store *self, const char *mutex);
-/* Somebody waits for this mutex: tell the contender in this client that holds it and listens. */
-void simba__sql_wanted(simba__sql_store *self, const char *mutex);
 /* For every mutex with waiters here, one of them asks the server now, and so enters the line. */
 void simba__sql_ask_all(simba__sql_store *self);
 /* The mutex may have been released, and others heard of it before the waiters here: look in a while, later for a

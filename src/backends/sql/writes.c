@@ -5,7 +5,6 @@
 
 #include "util/clock.h"
 #include "util/mem.h"
-#include "util/random.h"
 
 enum { DEADLOCKS_MAX = 5 };
 
@@ -199,8 +198,7 @@ static void apply_item(const simba__sql_batch *batch, simba__sql_row *row, simba
         item->ask.reply = simba__sql_row_read(row);
         item->kept_back = true;
     } else if (!simba__sql_row_apply(row, &item->ask, item->floor)) {
-        simba__error_set(&why, SIMBA_ECORRUPT, "%s %s: the version of this mutex in %s is used up: it is %llu",
-                         place->store, place->where, place->table, (unsigned long long)row->version);
+        simba__sql_batch_fail_used_up(batch, row, item);
     }
     item->version = row->version;
     item->mark = simba__sql_row_mark(row);
@@ -278,10 +276,7 @@ static next settle_failed(simba__sql_batch *batch)
 
 static next try_again(simba__sql_batch *batch)
 {
-    const int64_t most_ns = (int64_t)(batch->tries + 1) * 4 * SIMBA__NS_PER_MS;
-    batch->tries++;
-    simba__sql_batch_step(batch, SIMBA__SQL_PAUSE, NULL);
-    batch->step.pause_ns = simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns);
+    simba__sql_batch_pause(batch);
     return STEP;
 }
 
