@@ -2,7 +2,11 @@
  * one line of figures. bench/growth runs it for many numbers, each in a process of its own, and draws the plots.
  *   mutexes URL N      bytes of memory each; seconds until all are held; percent of a core while they are renewed; how many were lost
  *   contenders URL N   bytes each; seconds until all wait; microseconds of a hand-over
+ *   waiters URL N      as many mutexes that another process holds, each with one contender here: bytes each; seconds until all wait;
+ *                      percent of a core and requests to the store while they wait; connections; seconds until all are granted after
+ *                      the other process has begun to close; failed requests
  *   processes URL N    microseconds of a hand-over */
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -111,6 +115,121 @@ static void grow_mutexes(const char *url, unsigned count)
     printf("%u %.0f %.3f %.2f %llu\n", count, bytes, start_s, cpu, (unsigned long long)(count + 1 - after.held));
 }
 
+/* --- waiters ------------------------------------------------------------------------------------------- */
+
+static void start_many(simba_client *client, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        char mutex[SIMBA_MUTEX_MAX];
+        snprintf(mutex, sizeof mutex, "grow-%u", i);
+        start_one(client, mutex);
+    }
+}
+
+static void await_held(simba_client *client, unsigned count)
+{
+    const int64_t start_ns = bench_now_ns();
+    while (stats_of(client).held < count) {
+        if (seconds_since(start_ns) > PATIENCE_S)
+            bench_fail("mutexes", "not all are held in time");
+        bench_sleep_ms(20);
+    }
+}
+
+/* The other process: holds all mutexes, says so, and gives them back when it is told to. */
+static void hold_until_told(const char *url, unsigned count, int in, int out)
+{
+    char byte = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    simba_client *client = open_client(url);
+    start_many(client, count);
+    await_held(client, count);
+    if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
+        bench_fail("pipe", "the other process has gone");
+    simba_client_close(client);
+    _exit(0);
+}
+
+static uint64_t acquires_answered(simba_client *client)
+{
+    const simba_histogram answered = stats_of(client).acquire;
+    uint64_t count = 0;
+    for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
+        count += answered.buckets[i];
+    return count;
+}
+
+/* Wait until each contender has had an answer, and for a second hardly any has asked again. Returns how long that took, without that
+ * second. */
+static double await_calm(simba_client *client, unsigned count, int64_t start_ns)
+{
+    uint64_t requests = 0;
+    double since_s = 0;
+    do {
+        const uint64_t now = stats_of(client).requests;
+        if (acquires_answered(client) < count || now - requests > count / 100) {
+            requests = now;
+            since_s = seconds_since(start_ns);
+        }
+        if (seconds_since(start_ns) > PATIENCE_S)
+            bench_fail("waiters", "not all wait in time");
+        bench_sleep_ms(10);
+    } while (seconds_since(start_ns) < since_s + 1);
+    return since_s;
+}
+
+static unsigned open_sockets(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        char target[64] = "";
+        count += readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 &&
+                 strncmp(target, "socket:", 7) == 0;
+    }
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+static void grow_waiters(const char *url, unsigned count)
+{
+    enum { CALM_MS = 10000 };
+    char full[1024], byte = 0;
+    int there[2], back[2];
+    snprintf(full, sizeof full, "%s%cttl=10s&transition=10s", url, strchr(url, '?') ? '&' : '?');
+    const bool session = strncmp(url, "zookeeper:", 10) == 0; /* its sessions have their own time */
+    if (pipe(there) != 0 || pipe(back) != 0)
+        bench_fail("pipe", "cannot be made");
+    if (fork() == 0)
+        hold_until_told(session ? url : full, count, there[0], back[1]);
+    close(back[1]);
+    if (read(back[0], &byte, 1) != 1)
+        bench_fail("waiters", "the other process does not hold all mutexes");
+    simba_client *client = open_client(session ? url : full);
+    start_one(client, "first");
+    await_held(client, 1);
+    const double bytes_before = resident_bytes();
+    const int64_t start_ns = bench_now_ns();
+    start_many(client, count);
+    const double start_s = await_calm(client, count + 1, start_ns);
+    const double bytes = (resident_bytes() - bytes_before) / count;
+    const double cpu_before = cpu_seconds();
+    const uint64_t requests = stats_of(client).requests;
+    bench_sleep_ms(CALM_MS);
+    const double cpu = 100 * (cpu_seconds() - cpu_before) / (CALM_MS / 1000.0);
+    const uint64_t asked = stats_of(client).requests - requests;
+    const unsigned sockets = open_sockets();
+    if (stats_of(client).waiting != count)
+        bench_fail("waiters", "not all of them wait any more");
+    const int64_t told_ns = bench_now_ns();
+    if (write(there[1], &byte, 1) != 1)
+        bench_fail("pipe", "the other process has gone");
+    await_held(client, count + 1);
+    printf("%u %.0f %.3f %.2f %llu %u %.3f %llu\n", count, bytes, start_s, cpu, (unsigned long long)asked, sockets,
+           seconds_since(told_ns), (unsigned long long)stats_of(client).errors);
+}
+
 /* --- contenders --------------------------------------------------------------------------------------- */
 
 static void grow_contenders(const char *url, unsigned count)
@@ -203,11 +322,13 @@ int main(int argc, char **argv)
 {
     const long count = argc == 4 ? strtol(argv[3], NULL, 10) : 0;
     if (count < 1 || count > COUNT_MAX) {
-        fprintf(stderr, "Usage: %s mutexes|contenders|processes URL NUMBER\n", argv[0]);
+        fprintf(stderr, "Usage: %s mutexes|waiters|contenders|processes URL NUMBER\n", argv[0]);
         return 64;
     }
     if (strcmp(argv[1], "mutexes") == 0)
         grow_mutexes(argv[2], (unsigned)count);
+    else if (strcmp(argv[1], "waiters") == 0)
+        grow_waiters(argv[2], (unsigned)count);
     else if (strcmp(argv[1], "contenders") == 0)
         grow_contenders(argv[2], (unsigned)count);
     else if (strcmp(argv[1], "processes") == 0 && count <= PROCESSES_MAX)

@@ -106,7 +106,10 @@ typedef struct raw_locker {
     redisContext *context;
     char sha[2][41]; /* acquire, release */
     const char *id;
+    char head[38]; /* the token and the nonce of its grant, as the grant begins with them */
 } raw_locker;
+
+static const char nonce[] = "00000000000000004711";
 
 static void load(raw_locker *r, int i, redis_script script)
 {
@@ -127,29 +130,46 @@ static raw_locker open_raw(const char *id)
     return r;
 }
 
-static void expect_mine(redisReply *reply)
+/* Asks for "mine": a script answers it with a grant, or with 1. */
+static void ask(raw_locker *r, int script, const char *mutex, size_t count, const char *const *args)
 {
-    const bool is_grant = reply && reply->type == REDIS_REPLY_STRING;
+    static const char *const suffixes[] = {"", ":grant", ":contender", ":fence"};
+    enum { KEYS = sizeof suffixes / sizeof *suffixes };
+    char keys[KEYS][64];
+    const char *argv[16] = {"EVALSHA", r->sha[script], "4"};
+    size_t argc = 3;
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(keys[i], sizeof keys[i], "simba:{%s}%s", mutex, suffixes[i]);
+        argv[argc++] = keys[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        argv[argc++] = args[i];
+    redisReply *reply = redisCommandArgv(r->context, (int)argc, argv, NULL);
+    const bool is_grant = reply && reply->type == REDIS_REPLY_STRING && reply->str[0] != '#';
     if (!is_grant && !(reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1))
         bench_fail("script", reply && reply->type == REDIS_REPLY_ERROR ? reply->str : "not mine");
+    if (is_grant)
+        snprintf(r->head, sizeof r->head, "%s", reply->str);
     freeReplyObject(reply);
 }
 
-/* `waits`: it was in the queue, as far as its client knows. */
-static void raw_acquire(const raw_locker *r, const char *mutex, bool waits)
+static void raw_acquire(raw_locker *r, const char *mutex)
 {
-    expect_mine(redisCommand(r->context,
-                             "EVALSHA %s 4 simba:{%s} simba:{%s}:grant simba:{%s}:contender simba:{%s}:fence %s "
-                             "00000000000000004711 16000 6000 1 %s",
-                             r->sha[0], mutex, mutex, mutex, mutex, r->id, waits ? "@@" : ""));
+    ask(r, 0, mutex, 4, (const char *[]){r->id, nonce, "16000", "6000"});
 }
 
-static void raw_release(const raw_locker *r, const char *mutex)
+/* It was in the queue, and is invited. */
+static void raw_take(raw_locker *r, const char *mutex)
 {
-    expect_mine(redisCommand(r->context,
-                             "EVALSHA %s 4 simba:{%s} simba:{%s}:grant simba:{%s}:contender simba:{%s}:fence %s "
-                             "00000000000000004711 0 %s",
-                             r->sha[1], mutex, mutex, mutex, mutex, r->id, ""));
+    char invited[16];
+    snprintf(invited, sizeof invited, "@@%s", r->id);
+    ask(r, 0, mutex, 6, (const char *[]){r->id, nonce, "16000", "6000", "1", invited});
+}
+
+/* `waits`: another contender of its client waits, as far as that knows. */
+static void raw_release(raw_locker *r, const char *mutex, bool waits)
+{
+    ask(r, 1, mutex, waits ? 3 : 2, (const char *[]){r->id, r->head, "@@"});
 }
 
 /* --- uncontended ---------------------------------------------------------------------------------------- */
@@ -178,12 +198,12 @@ static void simba_round(side *s, simba_locker *locker)
     s->rounds_ns[s->count++] = bench_now_ns() - start_ns;
 }
 
-static void raw_round(side *s, const raw_locker *r)
+static void raw_round(side *s, raw_locker *r)
 {
     const int64_t start_ns = bench_now_ns();
     for (int i = 0; i < PAIRS; i++) {
-        raw_acquire(r, "plain", false);
-        raw_release(r, "plain");
+        raw_acquire(r, "plain");
+        raw_release(r, "plain", false);
     }
     s->rounds_ns[s->count++] = bench_now_ns() - start_ns;
 }
@@ -248,8 +268,8 @@ static void measure_cost(void)
     for (int i = 0; i < ROUNDS; i++) {
         const int64_t before_us = script_us(r.context);
         for (int j = 0; j < PAIRS; j++) {
-            raw_acquire(&r, "plain", false);
-            raw_release(&r, "plain");
+            raw_acquire(&r, "plain");
+            raw_release(&r, "plain", false);
         }
         ours[i] = (double)(script_us(r.context) - before_us) / PAIRS;
         least[i] = measure_least(r.context);
@@ -263,33 +283,40 @@ static void measure_cost(void)
 
 /* --- a fight ---------------------------------------------------------------------------------------------- */
 
-/* Hand-overs per second between two that take turns: release, hear of it, acquire. */
-static double measure_floor(int64_t ns)
+/* Hand-overs per second, and what each of them cost the server. */
+typedef struct hand_overs {
+    double per_second, server_us;
+} hand_overs;
+
+/* Two that take turns: release, hear of it, acquire. */
+static hand_overs measure_floor(redisContext *context, int64_t ns)
 {
     raw_locker players[2] = {open_raw("x"), open_raw("y")};
     redisContext *ears[2] = {connect_raw(), connect_raw()};
     freeReplyObject(redisCommand(ears[0], "SUBSCRIBE simba:{floor}:x"));
     freeReplyObject(redisCommand(ears[1], "SUBSCRIBE simba:{floor}:y"));
-    raw_acquire(&players[0], "floor", false);
+    raw_acquire(&players[0], "floor");
+    const double before_s = server_cpu_seconds(context);
     const int64_t start_ns = bench_now_ns();
     int64_t turns = 0;
     for (; bench_now_ns() < start_ns + ns; turns++) {
         const int next = (int)((turns + 1) % 2);
         freeReplyObject(redisCommand(players[next].context, "ZADD simba:{floor}:contender 1 %s", players[next].id));
-        raw_release(&players[turns % 2], "floor");
+        raw_release(&players[turns % 2], "floor", true);
         void *message = NULL;
         if (redisGetReply(ears[next], &message) != REDIS_OK)
             bench_fail("floor", "no message");
         freeReplyObject(message);
-        raw_acquire(&players[next], "floor", true);
+        raw_take(&players[next], "floor");
     }
-    const double rate = (double)turns * 1e9 / (double)(bench_now_ns() - start_ns);
-    raw_release(&players[turns % 2], "floor");
+    const hand_overs seen = {.per_second = (double)turns * 1e9 / (double)(bench_now_ns() - start_ns),
+                             .server_us = (server_cpu_seconds(context) - before_s) * 1e6 / (double)turns};
+    raw_release(&players[turns % 2], "floor", true);
     for (int i = 0; i < 2; i++) {
         redisFree(players[i].context);
         redisFree(ears[i]);
     }
-    return rate;
+    return seen;
 }
 
 typedef struct fight {
@@ -347,8 +374,14 @@ static void wait_for_all(void)
             bench_fail("a process", "did not end well");
 }
 
-/* Hand-overs per second; `f` adds up everything that happened. */
-static double fight_for(fight *f, int64_t ns)
+static void sleep_until(int64_t at_ns)
+{
+    while (bench_now_ns() < at_ns)
+        bench_sleep_ms(1);
+}
+
+/* `f` adds up everything that happened. What it costs the server that the processes connect does not count. */
+static hand_overs fight_for(fight *f, redisContext *context, int64_t ns)
 {
     int64_t before = 0;
     int64_t after = 0;
@@ -365,10 +398,15 @@ static double fight_for(fight *f, int64_t ns)
         bench_sleep_ms(1);
     f->from_ns = bench_now_ns() + 50000000; /* by then everybody listens */
     f->until_ns = f->from_ns + ns;
+    sleep_until(f->from_ns);
+    double cpu_s = server_cpu_seconds(context);
+    sleep_until(f->until_ns);
+    cpu_s = server_cpu_seconds(context) - cpu_s;
     wait_for_all();
     for (int i = 0; i < FIGHTERS; i++)
         after += f->from_others[i];
-    return (double)(after - before) * 1e9 / (double)ns;
+    const double count = (double)(after - before);
+    return (hand_overs){.per_second = count * 1e9 / (double)ns, .server_us = cpu_s * 1e6 / count};
 }
 
 static double median(double *values, size_t count)
@@ -392,14 +430,13 @@ static void measure_rounds(fight *f, const char *where)
     double floor_us[FIGHTS];
     double fight_us[FIGHTS];
     redisContext *context = connect_raw();
-    const double seconds = (double)stretch_ns / 25e9;
     for (int i = 0; i < FIGHTS; i++) {
-        double before_s = server_cpu_seconds(context);
-        floors[i] = measure_floor(stretch_ns / 25);
-        floor_us[i] = (server_cpu_seconds(context) - before_s) * 1e6 / (floors[i] * seconds);
-        before_s = server_cpu_seconds(context);
-        fights[i] = fight_for(f, stretch_ns / 25);
-        fight_us[i] = (server_cpu_seconds(context) - before_s) * 1e6 / (fights[i] * seconds);
+        const hand_overs least = measure_floor(context, stretch_ns / 25);
+        const hand_overs ours = fight_for(f, context, stretch_ns / 25);
+        floors[i] = least.per_second;
+        floor_us[i] = least.server_us;
+        fights[i] = ours.per_second;
+        fight_us[i] = ours.server_us;
     }
     redisFree(context);
     const double floor_rate = median(floors, FIGHTS);
