@@ -145,10 +145,10 @@ const char *in_dir(const char *name)
     return path;
 }
 
-void set_long_transition(void)
+void set_lease(const char *ttl, const char *transition)
 {
     char url[500];
-    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
+    snprintf(url, sizeof url, "sqlite://%s?ttl=%s&transition=%s", in_dir("store.db"), ttl, transition);
     setenv("SIMBA_URL", url, 1);
 }
 

@@ -30,8 +30,8 @@ extern const char *helper;
 int test_setup(void **state);
 int test_teardown(void **state);
 
-/* The same store with a lease of one second and four more: room for a busy machine to act before its end. */
-void set_long_transition(void);
+/* The same store with another ttl and transition than a second each: room for a busy machine to act before a lease ends. */
+void set_lease(const char *ttl, const char *transition);
 
 /* A path in the directory of the test; good until eight more were asked for. */
 const char *in_dir(const char *name);

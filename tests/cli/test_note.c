@@ -64,7 +64,7 @@ static void the_record_of_a_schedule_is_left_alone(void **state)
 static void a_held_mutex_is_left_alone(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     assert_int_equal(RUN("note", "set", "m", "before"), 0);
     process holder = START("--id", "holder", "run", "m", "--", "sh", "-c", "echo x > \"$0\"; read line", in_dir("up"));
     await_file(in_dir("up"));
@@ -136,7 +136,7 @@ static void stale_variables_are_replaced(void **state)
 static void elect_hands_on_notes(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     assert_int_equal(RUN("note", "set", "m", "found"), 0);
     char up[600];
     snprintf(up, sizeof up, "echo \"$SIMBA_NOTE\" > %s; printf led > $SIMBA_NOTE_FILE", in_dir("log"));
@@ -152,7 +152,7 @@ static void elect_hands_on_notes(void **state)
 static void schedule_hands_on_notes(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     char script[600];
     snprintf(script, sizeof script, "echo \"x$SIMBA_NOTE\" >> %s; printf 'x%%s' \"$SIMBA_NOTE\" > $SIMBA_NOTE_FILE",
              in_dir("log"));

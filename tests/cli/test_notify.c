@@ -108,7 +108,7 @@ static void readiness_is_contention(void **state)
 static void the_watchdog_is_fed_by_renewals(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     listen_at(in_dir("notify"));
     setenv("WATCHDOG_USEC", "400000", 1); /* a timer would tell five times a second and more */
     process p = START("run", "m", "--", "cat");

@@ -193,10 +193,12 @@ static void a_waiter_comes_next(void **state)
 }
 
 /* A person at a terminal hears within a second for whom it waits, and for how long that lease lasts; in a pipe nothing is
- * said. With -v the library says what it does. */
+ * said. With -v the library says what it does. The lease lasts longer than the test: when it has ended, nobody says how much is left
+ * of it. */
 static void waiting_is_said_at_a_terminal(void **state)
 {
     (void)state;
+    set_lease("60s", "1s");
     process holder = START("--id", "holder", "-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
     assert_non_null(strstr(err_of(&holder), "info: contends; mutex=m id=holder"));
@@ -213,7 +215,7 @@ static void waiting_is_said_at_a_terminal(void **state)
     await_shown(&run, "simba run: waiting for m, which is owned by holder for another ");
     await_shown(&elect, "simba elect: waiting for m, which is owned by holder for another ");
     await_shown(&schedule, "simba schedule: waiting for m, which is owned by holder for another ");
-    assert_true(now_ns() - started_ns < INT64_C(5000000000));
+    assert_true(now_ns() - started_ns < INT64_C(20000000000));
     assert_int_equal(write(schedule.fd, "\003", 1), 1);
     assert_int_equal(finish_terminal(&schedule), 0);
     assert_int_equal(write(elect.fd, "\003", 1), 1);

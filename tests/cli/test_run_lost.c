@@ -125,7 +125,7 @@ static void a_frozen_store_stops_the_command(void **state)
 static void an_outage_that_ends_is_said(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("on"));
     await_file(in_dir("on"));
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
@@ -165,7 +165,7 @@ static void a_killed_wrapper_takes_all_along(void **state)
 static void a_frozen_wrapper_is_in_time(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     process p = start_family();
     kill(p.pid, SIGSTOP);
     assert_dead_before_lease_end(5000);

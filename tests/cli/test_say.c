@@ -174,9 +174,7 @@ static void an_outage_is_said_at_a_terminal(void **state)
 {
     (void)state;
     /* A lease of 8 s, of which the command has 3 to end by itself: a busy machine may keep it from the processor for a while. */
-    char url[500];
-    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=7s", in_dir("store.db"));
-    setenv("SIMBA_URL", url, 1);
+    set_lease("1s", "7s");
     terminal run = START_ON_TERMINAL("run", "--grace", "3s", "m", "--", "sh", "-c",
                                      "trap 'echo 1 > \"$1\"; exit 0' TERM; echo > \"$0\"; while :; do sleep 0.01; done",
                                      in_dir("up"), in_dir("stopped"));
@@ -200,7 +198,7 @@ static void an_outage_is_said_at_a_terminal(void **state)
 static void elect_says_an_outage(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     terminal elect = START_ON_TERMINAL("elect", "m");
     await_shown(&elect, "acquired m token ");
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));

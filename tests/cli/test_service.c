@@ -193,7 +193,7 @@ static void elect_releases_without_a_store(void **state)
 {
     (void)state;
     char down[500];
-    set_long_transition(); /* a busy machine must get to the command while there is time for it */
+    set_lease("1s", "4s"); /* a busy machine must get to the command while there is time for it */
     snprintf(down, sizeof down, "echo $SIMBA_REASON > %s", in_dir("down"));
     process p = START("elect", "m", "--on-released", down, "--status-file", in_dir("status"));
     await_text_in(in_dir("status"), "leader");
@@ -263,7 +263,7 @@ static void elect_frozen_while_it_releases(void **state)
 {
     (void)state;
     char down[1000];
-    set_long_transition();
+    set_lease("1s", "4s");
     snprintf(down, sizeof down, "exec '%s' beat '%s'", helper, in_dir("beat"));
     process p = START("elect", "m", "--on-released", down, "--status-file", in_dir("status"));
     await_text_in(in_dir("status"), "leader");

@@ -111,7 +111,7 @@ static void leaders_and_waiters_are_told_apart(void **state)
 static void a_renewal_that_hangs_turns_it_red(void **state)
 {
     (void)state;
-    set_long_transition();
+    set_lease("1s", "4s");
     process p = START("run", "m", "--status-listen", in_dir("s"), "--", "cat");
     await_code(in_dir("s"), 200);
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
