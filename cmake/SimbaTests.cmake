@@ -46,7 +46,8 @@ endif()
 set(_test_costs
     "^sim\\.(sim|promises)$=90"
     "^sim\\.(explore|schedules)$=50"
-    "^faults\\.redis_cluster$=70"
+    "^faults\\.redis_(cluster|outage)$=70"
+    "^faults\\.(mysql|postgresql_outage)$=60"
     "^backends\\.postgresql_failover$=60"
     "^tck\\.redis=60"
     "^tck\\.|^mysql8\\.tck$=50"
@@ -196,7 +197,7 @@ if(TARGET test_cli_redis_torture)
 endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
-foreach(_name IN ITEMS faults.limits faults.redis_outage faults.zookeeper_outage faults.postgresql_outage)
+foreach(_name IN ITEMS faults.limits faults.zookeeper_outage)
     if(TEST ${_name})
         set_tests_properties(${_name} PROPERTIES RUN_SERIAL TRUE)
     endif()

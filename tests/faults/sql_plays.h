@@ -128,8 +128,8 @@ static inline void row_locked(void **state)
         cmocka_unit_test_setup_teardown(about_read_only, setup, teardown),                                             \
         cmocka_unit_test_setup_teardown(row_locked, setup, teardown)
 
-/* Outages in which all packets get lost, and that end a quarter of a second before the transition of a second does: nobody
- * loses anything (L3), although TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
+/* Outages in which all packets get lost, and that end when a quarter of the transition is left: nobody loses anything (L3), although
+ * TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
 static inline void play_lossy_outages(proxy *network, int count)
 {
     ref_scene("lossy outages");
@@ -138,14 +138,14 @@ static inline void play_lossy_outages(proxy *network, int count)
     uint64_t seed = (uint64_t)getpid();
     count = wanted ? atoi(wanted) : count;
     for (int i = 0; i < count; i++) {
-        pass(ref_scaled_ms(simba__random_range(&seed, 300, 1300)));
+        pass(ref_outage_ms(simba__random_range(&seed, 300, 1300)));
         proxy_set(network, PROXY_LOSS);
-        pass(ref_scaled_ms(simba__random_range(&seed, 600, 750)));
+        pass(ref_outage_ms(simba__random_range(&seed, 600, 750)));
         proxy_set(network, PROXY_PASS);
         if (wanted)
             fprintf(stderr, "outage %d: %u grants\n", i, grants_now());
     }
-    pass(ref_scaled_ms(1000));
+    pass(ref_outage_ms(1000));
     assert_kept(grants);
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);

@@ -87,7 +87,7 @@ static int lossy_setup(void **state)
     char url[128];
     proxy_start(&network, mariadb.port);
     snprintf(url, sizeof url, "mysql://worker@127.0.0.1:%d/simba?create=yes", network.port);
-    open_arena(url, arena_timing(ref_scaled_ms(1000), ref_scaled_ms(1000)));
+    open_arena(url, arena_timing(ref_outage_ms(1000), ref_outage_ms(1000)));
     return 0;
 }
 
@@ -102,7 +102,7 @@ static int lossy_teardown(void **state)
 static void lossy_outages(void **state)
 {
     (void)state;
-    play_lossy_outages(&network, 5);
+    play_lossy_outages(&network, 3);
 }
 
 /* --- what is done to it ------------------------------------------------------------------------------------ */

@@ -46,6 +46,11 @@ int64_t ref_scaled_ms(int64_t ms)
     return ms * atomic_load(&scale);
 }
 
+int64_t ref_outage_ms(int64_t ms)
+{
+    return ref_scaled_ms(getenv("SIMBA_TEST_OUTAGES") ? ms : 3 * ms);
+}
+
 static void make_bell(void)
 {
     pthread_condattr_t attr;

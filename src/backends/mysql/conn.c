@@ -5,14 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mysqld_error.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "backends/mysql/error.h"
+#include "net/tcp.h"
 #include "util/clock.h"
 
 void simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my_options *options)
@@ -90,21 +89,8 @@ static void set_fd(simba__my_conn *conn, int fd)
         close(before);
 }
 
-/* After packets were lost, the kernel repeats the last one in pauses that double. For a connection with so little
- * traffic it may do so in equal ones, for a while: 200 ms if the server is near. Fails without TCP, which does not
- * matter. */
-static void repeat_evenly(int fd)
-{
-#ifdef TCP_THIN_LINEAR_TIMEOUTS
-    const int yes = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &yes, sizeof yes);
-#else
-    (void)fd;
-#endif
-}
-
 /* Routers forget connections that are idle for minutes, and do not say so. The kernel probes an idle one after 10 s: so it
- * is not forgotten, and one that has died is known before a renewal needs it. Fails without TCP, like the above. */
+ * is not forgotten, and one that has died is known before a renewal needs it. Fails without TCP, which does not matter. */
 static void keep_alive(int fd)
 {
     const int yes = 1;
@@ -120,7 +106,7 @@ static void keep_alive(int fd)
 bool simba__my_conn_show(simba__my_conn *conn, int fd)
 {
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    repeat_evenly(fd);
+    simba__tcp_repeat_evenly(fd);
     keep_alive(fd);
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     set_fd(conn, own);

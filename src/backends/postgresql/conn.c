@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "net/tcp.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/descriptors.h"
@@ -17,6 +18,11 @@ enum { READS_AT_ONCE = 4, SETTINGS_MAX = 80 };
 
 /* How many bytes a server may send while we connect. */
 enum { GREETING_MOST = 1 << 20 };
+
+/* In an outage the first packet of a connection gets lost, and the kernel repeats it only after a second. So if a server does
+ * not answer the first packet, another attempt begins. The first few attempts get little time; then one gets all of it, or
+ * a server that is far away would never be reached. */
+enum { HURRY_FIRST_MS = 100, HURRY_MORE_MS = 50, HURRIES_MOST = 4 };
 
 /* --- the socket ---------------------------------------------------------------------------------------------- */
 
@@ -216,6 +222,8 @@ static void on_notice(void *user, const PGresult *notice)
 
 static void come_up(simba__pg_conn *conn)
 {
+    if (conn->host->now(conn->host).ns - conn->begun_at.ns < HURRY_FIRST_MS * SIMBA__NS_PER_MS)
+        conn->hurries = 0; /* the server is near */
     conn->host->timer_clear(conn->host, &conn->timer);
     if (PQsetnonblocking(conn->pg, 1) != 0 || !watch(conn, SIMBA_READABLE)) {
         lose_memory(conn);
@@ -238,6 +246,18 @@ static void go_on_connecting(simba__pg_conn *conn, PostgresPollingStatusType sta
     }
 }
 
+/* libpq has just begun to connect, or has failed to. */
+static void begin_attempt(simba__pg_conn *conn, bool works)
+{
+    const int64_t patience_ns = (HURRY_FIRST_MS + HURRY_MORE_MS * (int64_t)conn->hurries) * SIMBA__NS_PER_MS;
+    conn->begun_at = conn->host->now(conn->host);
+    const simba_local hurry_at = {conn->begun_at.ns + patience_ns};
+    const bool may_hurry = conn->hurries < HURRIES_MOST && hurry_at.ns < conn->next_at.ns;
+    conn->host->timer_set(conn->host, &conn->timer, may_hurry ? hurry_at : conn->next_at);
+    simba__tcp_repeat_evenly(PQsocket(conn->pg));
+    go_on_connecting(conn, works ? PGRES_POLLING_WRITING : PGRES_POLLING_FAILED);
+}
+
 /* The settings, and as lists the targets from the first one on. */
 static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addresses, const char *ports,
                        int64_t share_ns)
@@ -253,7 +273,7 @@ static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addr
             values[count++] = option->val;
         }
     conn->state = SIMBA__PG_CONNECTING;
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){conn->host->now(conn->host).ns + share_ns});
+    conn->next_at.ns = conn->host->now(conn->host).ns + share_ns;
     simba__descriptors_hold(); /* it connects in there */
     conn->pg = PQconnectStartParams(keywords, values, 0);
     if (!conn->pg) {
@@ -262,7 +282,7 @@ static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addr
     }
     PQsetNoticeReceiver(conn->pg, on_notice, conn);
     PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE); /* only so it tells SQLSTATEs while it connects */
-    go_on_connecting(conn, PQstatus(conn->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING);
+    begin_attempt(conn, PQstatus(conn->pg) != CONNECTION_BAD);
 }
 
 static void connect_to_targets(simba__pg_conn *conn)
@@ -293,6 +313,21 @@ static void try_next_target(simba__pg_conn *conn)
     }
     drop(conn);
     connect_to_targets(conn);
+}
+
+/* The time of an attempt, or of the target, is over. An attempt whose first packet was answered has the time of its target. */
+static void go_on_waiting(simba__pg_conn *conn, simba_local now)
+{
+    if (now.ns >= conn->next_at.ns) {
+        try_next_target(conn);
+    } else if (PQstatus(conn->pg) == CONNECTION_STARTED) {
+        conn->hurries++;
+        unwatch(conn);
+        simba__descriptors_hold();
+        begin_attempt(conn, PQresetStart(conn->pg));
+    } else {
+        conn->host->timer_set(conn->host, &conn->timer, conn->next_at);
+    }
 }
 
 static void on_resolved(simba__resolver *resolver)
@@ -352,9 +387,8 @@ static void on_ready(simba_io *socket, unsigned events)
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__pg_conn *conn = SIMBA__OF_NODE(timer, simba__pg_conn, timer);
-    (void)now;
     if (conn->state == SIMBA__PG_CONNECTING)
-        try_next_target(conn);
+        go_on_waiting(conn, now);
     else if (conn->state == SIMBA__PG_ASKED)
         take_input(conn);
 }

@@ -42,10 +42,13 @@ struct simba__pg_conn {
     uint64_t received_most; /* by this connection when that statement has been answered */
     simba_io io;
     bool is_watched;
-    simba_timer timer; /* CONNECTING: when to begin with the next host. ASKED: it could not be sent */
+    simba_timer timer; /* CONNECTING: when to begin another attempt. ASKED: it could not be sent */
 
     /* Opening. */
     simba_local open_by;
+    simba_local next_at;  /* when to begin with the next host */
+    simba_local begun_at; /* the attempt that is under way */
+    unsigned hurries;     /* attempts in a row that were cut short because nobody answered the first packet */
     simba__resolver resolver;
     size_t first;           /* the target to begin with */
     simba__sql_failure why; /* the latest reason for which there is no connection */
