@@ -107,13 +107,19 @@ static void give_back(void)
     simba__zk_latch_init(&latch, &numbers, NONCE, "me", 0);
 }
 
-/* Behind the leader, guarded, with number 5. */
-static void wait_behind_leader(void)
+/* Number 5 has found itself behind the leader, and the watches are being set. */
+static void stand_behind_leader(void)
 {
     expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE | ZK_CALL_LIST);
     made(5);
     LISTED(other(3), ours(5));
     expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
+}
+
+/* Behind the leader, guarded, with number 5. */
+static void wait_behind_leader(void)
+{
+    stand_behind_leader();
     simba__zk_latch_own(&latch, CZXID, 1, true);
     expect(step(), ZK_WAITS);
 }
@@ -349,13 +355,47 @@ static void watches_after_a_break(void **state)
     expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
 }
 
-static void gone_while_watched(void **state)
+/* The leader has gone before it could be watched. Our own child was read before that, and is guarded. */
+static void leader_gone_before_watch(void **state)
 {
     (void)state;
-    begin(ZK_WISH_WAIT);
-    made(5);
-    LISTED(other(3), ours(5));
-    step();
+    stand_behind_leader();
+    simba__zk_latch_own(&latch, CZXID, 1, true);
+    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
+    expect(step(), ZK_WON);
+}
+
+/* Somebody has removed our child, or touched it so that the guard has fired: then the leader's end says nothing. */
+static void leader_gone_without_guard(void **state)
+{
+    (void)state;
+    stand_behind_leader();
+    simba__zk_latch_vanished(&attempt, ZK_CALL_GUARD);
+    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
+    expect_calls(step(), ZK_CALL_LIST);
+    LISTED(other(6));
+    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
+}
+
+static void leader_gone_after_touch(void **state)
+{
+    (void)state;
+    stand_behind_leader();
+    simba__zk_latch_own(&latch, CZXID, 1, true);
+    assert_int_equal(simba__zk_latch_guard_fired(&latch, false), ZK_ALERT_NONE);
+    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
+    expect_calls(step(), ZK_CALL_LIST);
+}
+
+/* A waiter before us has gone: whoever is before that one may still lead. */
+static void waiter_gone_before_watch(void **state)
+{
+    (void)state;
+    wait_behind_leader(); /* so that it has a guard */
+    simba__zk_latch_before_fired(&latch, false);
+    begin(ZK_WISH_LOOK);
+    LISTED(other(3), other(4), ours(5));
+    expect_calls(step(), ZK_CALL_BEFORE);
     simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
     expect_calls(step(), ZK_CALL_LIST);
 }
@@ -502,7 +542,10 @@ int main(void)
         CASE(removed_waiter_loses_connection),
         CASE(break_before_watch),
         CASE(watches_after_a_break),
-        CASE(gone_while_watched),
+        CASE(leader_gone_before_watch),
+        CASE(leader_gone_without_guard),
+        CASE(leader_gone_after_touch),
+        CASE(waiter_gone_before_watch),
         CASE(about_try),
         CASE(new_guard_after_touch),
         CASE(gone_before_guard),

@@ -166,10 +166,16 @@ static zk_move looked(zk_latch *latch, zk_attempt *attempt)
     return enter(latch, attempt);
 }
 
+/* If the child before ours has vanished and we have a guard, our child is there: the server would have told us of its end
+ * before. So behind the leader, ours leads now. */
 static zk_move stood(zk_latch *latch, zk_attempt *attempt)
 {
     const bool stands = latch->ahead == ZK_AHEAD_LEADER || latch->ahead == ZK_AHEAD_SOMEBODY;
-    return stands && !attempt->vanished ? result(latch, ZK_WAITS) : enter(latch, attempt);
+    if (stands && !attempt->vanished)
+        return result(latch, ZK_WAITS);
+    if (latch->ahead == ZK_AHEAD_LEADER && latch->guarded)
+        return win_or_ask_token(latch, attempt);
+    return enter(latch, attempt);
 }
 
 /* --- leaving -------------------------------------------------------------------------------------------- */

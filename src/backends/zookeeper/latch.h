@@ -4,7 +4,8 @@
  * look: make our child and list all children, in flight together. That is enough for a free mutex. If nobody else has
  * come since we last led, making the child is enough (see zk_numbers).
  *
- * wait: watch the child before ours, and look again when it goes.
+ * wait: watch the child before ours and, behind the leader, our own. When the leader goes, or has gone by then, ours leads.
+ * When another child goes, look again.
  *
  * leave: remove our child, whatever we know about it.
  *
