@@ -57,7 +57,7 @@ static void grant(simba__row *row, simba__row_now now, const simba_request *requ
     const uint64_t floor = row->counts_tokens || now.epoch_us < 0 ? 0 : (uint64_t)now.epoch_us;
     row->token = next > floor ? next : floor;
     memset(&row->owner, 0, sizeof row->owner);
-    strncpy(row->owner.id, request->id, SIMBA_ID_MAX);
+    memcpy(row->owner.id, request->id, strnlen(request->id, SIMBA_ID_MAX));
     row->owner.token = row->token;
     row->owner.acquired_at_ms = now.epoch_us / 1000;
     row->nonce = request->nonce;

@@ -17,7 +17,9 @@ struct watch;
 
 /* A simba__row whose owner id takes no more memory than it needs: a process may hold a million mutexes. */
 struct kept {
-    char *owner_id; /* NULL: nobody */
+    char *
+        owner_id; /* also when it has gone: taking the mutex again needs no memory then. NULL: there was no owner yet */
+    bool owned;
     int64_t acquired_at_ms, ttl_at_ms, transition_at_ms;
     uint64_t owner_token;
     uint64_t nonce, token, revoked_token, version;
@@ -184,23 +186,24 @@ static void load(const struct kept *kept, simba__row *ret_data)
         .note_number = kept->note_number,
         .note_written_at_ms = kept->note_written_at_ms,
     };
-    if (kept->owner_id)
+    if (kept->owned)
         strcpy(ret_data->owner.id, kept->owner_id);
 }
 
 /* SIMBA_ENOMEM: nothing has changed. */
 static int keep(struct kept *kept, const simba__row *data)
 {
-    const char *had = kept->owner_id ? kept->owner_id : "";
+    const bool owned = data->owner.id[0] != '\0';
     char *id = kept->owner_id;
-    if (strcmp(had, data->owner.id) != 0) {
-        id = data->owner.id[0] ? simba__strdup(data->owner.id) : NULL;
-        if (!id && data->owner.id[0])
+    if (owned && (!id || strcmp(id, data->owner.id) != 0)) {
+        id = simba__strdup(data->owner.id);
+        if (!id)
             return SIMBA_ENOMEM;
         simba__free(kept->owner_id);
     }
     *kept = (struct kept){
         .owner_id = id,
+        .owned = owned,
         .acquired_at_ms = data->owner.acquired_at_ms,
         .ttl_at_ms = data->owner.ttl_at_ms,
         .transition_at_ms = data->owner.transition_at_ms,
@@ -222,7 +225,7 @@ static int keep(struct kept *kept, const simba__row *data)
 static void drop_if_idle(struct store *store, struct row *row)
 {
     const bool revoked = row->kept.token != 0 && row->kept.token == row->kept.revoked_token;
-    if (row->watches || row->kept.owner_id || row->note || revoked)
+    if (row->watches || row->kept.owned || row->note || revoked)
         return;
     simba__table_remove(&store->rows, &row->node);
     if (row->kept.token > store->token_floor)
@@ -437,7 +440,8 @@ static bool is_news(uint64_t token_before, bool owned_before, bool had_note, con
         return false;
     ret_push->listens = request->listens;
     ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
-    ret_push->owner = *owner;
+    if (ret_push->kind == SIMBA_PUSH_ACQUIRED)
+        ret_push->owner = *owner;
     ret_push->now_ms = request->reply.now_ms;
     return true;
 }
@@ -506,7 +510,7 @@ static void memory_submit(void *instance, simba_request *request)
 {
     struct instance *self = instance;
     simba_topic *direct = NULL;
-    simba_push push;
+    simba_push push; /* its owner is set only if it tells of one */
     pthread_mutex_lock(&self->store->lock);
     const int rc = request->op == SIMBA_OP_LIST ? list(self, request) : apply(self, request, &direct, &push);
     pthread_mutex_unlock(&self->store->lock);
