@@ -85,6 +85,16 @@ static void end_wait(simba_locker *locker, const simba__actions *actions)
     }
 }
 
+/* No request is in flight: what does the latest answer say? */
+static void look_at_answer(simba_locker *locker)
+{
+    const simba__contention *machine = &locker->member.machine;
+    if (machine->op == SIMBA_OP_ACQUIRE && machine->last_error == 0)
+        locker->acquire_error.code = 0;
+    if (machine->op == SIMBA_OP_RELEASE && machine->last_error < 0)
+        locker->unsure = true;
+}
+
 static void told(simba__member *member, const simba__actions *actions)
 {
     simba_locker *locker = of_member(member);
@@ -95,10 +105,8 @@ static void told(simba__member *member, const simba__actions *actions)
     if (actions->submit)
         simba__party_explain(&member->party,
                              actions->op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->other_error);
-    if (member->machine.op == SIMBA_OP_ACQUIRE && !member->machine.in_flight && member->machine.last_error == 0)
-        locker->acquire_error.code = 0;
-    if (member->machine.op == SIMBA_OP_RELEASE && !member->machine.in_flight && member->machine.last_error < 0)
-        locker->unsure = true;
+    if (!member->machine.in_flight)
+        look_at_answer(locker);
     if (actions->acquired || actions->done)
         end_wait(locker, actions);
 }
@@ -352,6 +360,14 @@ static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_loca
     return rc;
 }
 
+/* When acquire gives up if it was called then. */
+static simba_local end_of_patience(simba_local called_at, int64_t timeout_ms)
+{
+    return timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
+               ? simba__local_add(called_at, timeout_ms * SIMBA__NS_PER_MS)
+               : SIMBA__NEVER;
+}
+
 /* A call of acquire or release that another thread may begin. */
 typedef struct locker_call {
     simba__post post; /* first */
@@ -385,14 +401,18 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
     int rc = simba__client_forked(client, err);
     if (rc < 0)
         return rc;
-    const simba_local until = timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
-                                  ? simba__local_add(simba__clock_boot(), timeout_ms * SIMBA__NS_PER_MS)
-                                  : SIMBA__NEVER;
-    locker_call call = {{.begin = begin_acquire, .condition = &locker->changed}, locker, timeout_ms, until};
-    if (simba__enter_or_post(&client->turn, &call.post, until) == SIMBA__LET_GO)
-        return 0;
-    rc = call.post.begun ? finish_acquire(locker, timeout_ms, until, err)
-                         : acquire_by_rules(locker, timeout_ms, until, err);
+    simba_local until;
+    bool begun = false;
+    if (simba__enter_if_free(&client->turn)) {
+        until = end_of_patience(client->turn.now, timeout_ms);
+    } else {
+        until = end_of_patience(simba__clock_boot(), timeout_ms);
+        locker_call call = {{.begin = begin_acquire, .condition = &locker->changed}, locker, timeout_ms, until};
+        if (simba__enter_or_post(&client->turn, &call.post, until) == SIMBA__LET_GO)
+            return 0;
+        begun = call.post.begun;
+    }
+    rc = begun ? finish_acquire(locker, timeout_ms, until, err) : acquire_by_rules(locker, timeout_ms, until, err);
     if (rc == LET_GO)
         return 0;
     simba__turn_help(&client->turn);
@@ -480,10 +500,14 @@ int simba_locker_release(simba_locker *locker, simba_error *err)
     int rc = simba__client_forked(client, err);
     if (rc < 0)
         return rc;
-    locker_call call = {.post = {.begin = begin_release, .condition = &locker->changed}, .locker = locker};
-    if (simba__enter_or_post(&client->turn, &call.post, SIMBA__NEVER) == SIMBA__LET_GO)
-        return 0;
-    rc = call.post.begun ? finish_release(locker, err) : release(locker, err);
+    bool begun = false;
+    if (!simba__enter_if_free(&client->turn)) {
+        locker_call call = {.post = {.begin = begin_release, .condition = &locker->changed}, .locker = locker};
+        if (simba__enter_or_post(&client->turn, &call.post, SIMBA__NEVER) == SIMBA__LET_GO)
+            return 0;
+        begun = call.post.begun;
+    }
+    rc = begun ? finish_release(locker, err) : release(locker, err);
     if (rc == LET_GO)
         return 0;
     simba__turn_help(&client->turn);

@@ -64,12 +64,10 @@ int simba__client_check_mutex(const simba_client *client, const char *mutex, sim
 
 /* --- turns ---------------------------------------------------------------------------------------- */
 
-static bool look_at_answers(simba_client *client)
+static void look_at_answer(simba_client *client)
 {
-    bool any = false;
-    for (simba_request *request; (request = simba__requests_take(&client->requests)) != NULL; any = true)
-        request->done(request);
-    return any;
+    simba_request *request = simba__requests_take(&client->requests);
+    request->done(request);
 }
 
 /* Hand all submitted requests to the store in one flush. */
@@ -86,18 +84,16 @@ static bool send_outbox(simba_client *client)
 
 static bool wants_store(simba_client *client)
 {
-    return client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted);
+    return (client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted)) &&
+           !client->store_closed;
 }
 
-static bool deal_with_store(simba_client *client)
+static void deal_with_store(simba_client *client)
 {
-    if (client->store_closed || !wants_store(client))
-        return false;
     if (client->topics.dirty)
         simba__topics_settle(&client->topics, client->backend, client->store);
     else if (!send_outbox(client) && atomic_exchange(&client->wake_wanted, false))
         client->backend->woken(client->store);
-    return true;
 }
 
 /* Until nothing is left to do: an answer may lead to a request, which a store in this process answers at once. */
@@ -107,10 +103,13 @@ static bool settle(simba__turn *turn)
     assert(!client->settling);
     client->settling = true;
     bool any = false;
-    for (bool more = true; more;) {
-        more = look_at_answers(client);
-        more |= deal_with_store(client);
-        any |= more;
+    for (;; any = true) {
+        if (client->requests.completed_first)
+            look_at_answer(client);
+        else if (wants_store(client))
+            deal_with_store(client);
+        else
+            break;
     }
     client->settling = false;
     return any;

@@ -131,11 +131,6 @@ void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock)
     atomic_fetch_sub(&gate->urgent, 1);
 }
 
-bool simba__gate_is_urgent(const simba__gate *gate)
-{
-    return atomic_load(&gate->urgent) > 0;
-}
-
 void simba__gate_leave(simba__gate *gate)
 {
     /* Who comes just now and is overlooked tries by itself, after a moment. */

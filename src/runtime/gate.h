@@ -50,7 +50,10 @@ void simba__gate_pass(simba__gate *gate, pthread_mutex_t *lock);
 /* The same for the client's own threads, past the line. */
 void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock);
 /* The caller holds the lock: does a thread of the client's own wait for it? */
-bool simba__gate_is_urgent(const simba__gate *gate);
+static inline bool simba__gate_is_urgent(const simba__gate *gate)
+{
+    return atomic_load(&gate->urgent) > 0;
+}
 /* The caller, who holds the lock, is about to release it. */
 void simba__gate_leave(simba__gate *gate);
 

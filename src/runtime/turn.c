@@ -13,8 +13,6 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-static _Thread_local const simba__turn *turn_of;
-
 /* --- lifetime ------------------------------------------------------------------------------------- */
 
 void simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const simba_client_options *options)
@@ -99,7 +97,7 @@ void simba__turn_arm(simba__turn *turn)
 
 bool simba__in_turn(const simba__turn *turn)
 {
-    return turn_of == turn;
+    return pthread_equal(atomic_load_explicit(&turn->thread, memory_order_relaxed), pthread_self());
 }
 
 /* The thread would wait for itself for ever, and nothing would renew the leases. */
@@ -128,7 +126,7 @@ static bool begin_posts(simba__turn *turn)
 
 static void begin(simba__turn *turn)
 {
-    turn_of = turn;
+    atomic_store_explicit(&turn->thread, pthread_self(), memory_order_relaxed);
     turn->now = simba__clock_boot();
     if (atomic_load(&turn->reactor.answering) > 0)
         simba__inbox_open(&turn->inbox);
@@ -141,6 +139,15 @@ void simba__enter(simba__turn *turn)
     begin(turn);
 }
 
+bool simba__enter_if_free(simba__turn *turn)
+{
+    check_not_in_turn(turn);
+    if (!simba__gate_try(&turn->gate, &turn->lock))
+        return false;
+    begin(turn);
+    return true;
+}
+
 void simba__enter_in_line(simba__turn *turn)
 {
     check_not_in_turn(turn);
@@ -150,10 +157,11 @@ void simba__enter_in_line(simba__turn *turn)
 
 static void release_lock(simba__turn *turn)
 {
+    simba__turn_arm(turn);
     simba__wakeups wakeups = turn->wakeups;
     turn->wakeups = (simba__wakeups){0};
     simba__worker_announce(&turn->worker);
-    turn_of = NULL;
+    atomic_store_explicit(&turn->thread, 0, memory_order_relaxed);
     simba__gate_leave(&turn->gate);
     pthread_mutex_unlock(&turn->lock);
     simba__wakeups_make(&wakeups);
@@ -186,10 +194,8 @@ static void unlock(simba__turn *turn)
 
 bool simba__turn_settle(simba__turn *turn)
 {
-    bool any = begin_posts(turn);
-    any |= turn->hooks->settle(turn);
-    simba__turn_arm(turn);
-    return any;
+    const bool any = begin_posts(turn);
+    return turn->hooks->settle(turn) || any;
 }
 
 void simba__turn_end(simba__turn *turn)
@@ -318,6 +324,8 @@ static void run_job(simba__turn *turn, simba_job *job)
 
 void simba__turn_help(simba__turn *turn)
 {
+    if (turn->worker.count == 0)
+        return; /* this store has no jobs */
     simba__turn_settle(turn);
     simba_job *job = turn->followers.first ? simba__worker_take(&turn->worker, SIMBA_JOB_BRIEF) : NULL;
     if (job)
@@ -345,7 +353,7 @@ simba__awaited simba__turn_await(simba__turn *turn, simba__condition *condition,
     return lead_or_follow(turn, condition, until, may_lead(turn) || (has_loop(turn) && !turn->led_for));
 }
 
-void simba__turn_signal(simba__turn *turn, simba__condition *condition)
+void simba__turn_wake(simba__turn *turn, simba__condition *condition)
 {
     simba__condition_wake(condition, &turn->wakeups, false);
     if (turn->led_for != condition || turn->reactor.threads.rung)

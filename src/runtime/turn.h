@@ -42,6 +42,7 @@ struct simba__turn {
     const simba__turn_hooks *hooks;
     const simba_client_options *options;
     pthread_mutex_t lock;
+    _Atomic pthread_t thread; /* that holds the lock; 0: none. Any thread may look whether it is itself */
     simba__gate gate;         /* where threads of the application wait for the lock */
     simba__inbox inbox;       /* calls to begin in this turn */
     simba__condition changed; /* something that a thread may wait for has ended */
@@ -70,6 +71,8 @@ void simba__turn_fini(simba__turn *turn);
 int simba__turn_start_workers(simba__turn *turn, unsigned count, simba_error *err);
 
 void simba__enter(simba__turn *turn);
+/* The same, if no other thread is in a turn and none of the client's own wants to be. False: no turn has begun. */
+bool simba__enter_if_free(simba__turn *turn);
 /* The same, for the threads of the application, of which there may be many. */
 void simba__enter_in_line(simba__turn *turn);
 /* The same, for a call that waits for the store until a time. If another thread is in a turn just now, that thread begins the call
@@ -96,8 +99,14 @@ simba__awaited simba__turn_await(simba__turn *turn, simba__condition *condition,
 /* A thread has what it came for, and is about to leave. If what others wait for has become a brief job meanwhile, it runs that
  * job: to wake a worker, which then wakes the thread that waits, takes longer than the job. */
 void simba__turn_help(simba__turn *turn);
+/* Wake the threads that wait for this condition. */
+void simba__turn_wake(simba__turn *turn, simba__condition *condition);
 /* The event of this condition may have happened. */
-void simba__turn_signal(simba__turn *turn, simba__condition *condition);
+static inline void simba__turn_signal(simba__turn *turn, simba__condition *condition)
+{
+    if (condition->sleepers.first || turn->led_for == condition)
+        simba__turn_wake(turn, condition);
+}
 /* The same, for one of the threads that sleep for it. */
 void simba__turn_signal_one(simba__turn *turn, simba__condition *condition);
 /* It has happened, and the thread that sleeps for it in simba__turn_await, or that has posted a call, needs nothing else: it does not
