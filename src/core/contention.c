@@ -226,10 +226,16 @@ static simba__known owner_in(const simba__event *event)
                            event->owner_id);
 }
 
-static void learn(machine *m, simba__known owner, actions *out)
+static void learn(machine *m, const simba__known *owner, actions *out)
 {
-    out->changed |= simba__knows_another(&m->owner, &owner);
-    m->owner = owner;
+    out->changed |= simba__knows_another(&m->owner, owner);
+    m->owner = *owner;
+}
+
+static void learn_from(machine *m, const simba__event *event, actions *out)
+{
+    const simba__known owner = owner_in(event);
+    learn(m, &owner, out);
 }
 
 /* Of a request that stands in line: asking again would put it at the end. A renewal is of no use when the lease has ended; a
@@ -325,7 +331,7 @@ static void give_back_or_finish(machine *m, simba_local now, actions *out)
         finish(m, now, out);
 }
 
-static void tell_released(machine *m, simba_reason reason, simba__known owner, bool graceful, actions *out)
+static void tell_released(machine *m, simba_reason reason, const simba__known *owner, bool graceful, actions *out)
 {
     move(m, SIMBA__TIDY);
     m->reason = (uint8_t)reason;
@@ -342,7 +348,7 @@ static void lose_session(machine *m, simba_local now, actions *out)
     m->maybe_granted = false;
     m->queued = false;
     if (m->phase == SIMBA__HOLD)
-        tell_released(m, SIMBA_REASON_SESSION_LOST, nobody, false, out);
+        tell_released(m, SIMBA_REASON_SESSION_LOST, &nobody, false, out);
     else if (m->phase == SIMBA__GIVE_BACK && !m->in_flight)
         finish(m, now, out);
     m->graceful = false;
@@ -359,9 +365,9 @@ static void look_at_clock(machine *m, simba_local now, actions *out)
         return;
     }
     if (simba__local_reached(now, guard(m)))
-        tell_released(m, m->timing->session ? SIMBA_REASON_SESSION_LOST : SIMBA_REASON_EXPIRED, nobody, false, out);
+        tell_released(m, m->timing->session ? SIMBA_REASON_SESSION_LOST : SIMBA_REASON_EXPIRED, &nobody, false, out);
     else if (simba__local_reached(now, hold_end(m)))
-        tell_released(m, SIMBA_REASON_HOLD_LIMIT, nobody, true, out);
+        tell_released(m, SIMBA_REASON_HOLD_LIMIT, &nobody, true, out);
 }
 
 /* --- replies ------------------------------------------------------------------------------------- */
@@ -391,7 +397,7 @@ static void acquire_won(machine *m, const simba__event *event, actions *out)
         give_back(m, now, out);
         return;
     }
-    learn(m, owner_in(event), out);
+    learn_from(m, event, out);
     move(m, SIMBA__HOLD);
     m->held_since = now;
     m->wake = renew_at(m);
@@ -408,7 +414,7 @@ static void acquire_lost(machine *m, const simba__event *event, actions *out)
     const simba_reply *reply = event->reply;
     const simba_local now = event->now;
     m->maybe_granted = false;
-    learn(m, owner_in(event), out);
+    learn_from(m, event, out);
     m->stop |= m->try_once;
     if (m->stop) {
         give_back_or_finish(m, now, out);
@@ -461,10 +467,11 @@ static void on_renew_reply(machine *m, const simba__event *event, actions *out)
     } else if (reply->outcome == SIMBA_MINE && reply->owner.token == m->token) {
         renewed(m, event, out);
     } else {
+        const simba__known owner = owner_in(event);
         m->maybe_granted = false;
         if (m->phase == SIMBA__HOLD)
-            tell_released(m, reply->outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED,
-                          owner_in(event), false, out);
+            tell_released(m, reply->outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED, &owner,
+                          false, out);
         else
             m->graceful = false;
     }
@@ -489,7 +496,7 @@ static void on_release_reply(machine *m, const simba__event *event, actions *out
         return;
     }
     if (event->reply->status == 0)
-        learn(m, owner_in(event), out);
+        learn_from(m, event, out);
     finish(m, now, out);
 }
 
@@ -568,7 +575,7 @@ static void on_stop(machine *m, simba_local now, actions *out)
             out->hurry = true;
         break;
     case SIMBA__HOLD:
-        tell_released(m, SIMBA_REASON_STOPPED, nobody, true, out);
+        tell_released(m, SIMBA_REASON_STOPPED, &nobody, true, out);
         break;
     case SIMBA__TIDY:
     case SIMBA__GIVE_BACK:
@@ -623,7 +630,7 @@ static void on_acquired_by_another(machine *m, const simba__event *event, action
     const bool tell_it = push->listens && !event->used && push->owner.token > m->owner.token;
     if (push->owner.token < m->owner.token)
         return; /* a reply came first */
-    learn(m, owner_in(event), out);
+    learn_from(m, event, out);
     /* A contender that has not asked since its last leadership has to ask in any case. */
     if (!m->queued)
         return;
@@ -650,7 +657,7 @@ static void on_push_while_seeking(machine *m, const simba__event *event, simba_l
         on_acquired_by_another(m, event, out);
         break;
     case SIMBA_PUSH_RELEASED:
-        learn(m, nobody, out);
+        learn(m, &nobody, out);
         ask_again(m, now, out);
         break;
     case SIMBA_PUSH_CHANGED:
@@ -690,12 +697,10 @@ static void on_push(machine *m, const simba__event *event, simba_local now, acti
 
 static simba_local next_timer(const machine *m)
 {
-    simba_local at = m->in_flight ? SIMBA__NEVER : m->wake;
-    if (leased(m))
-        at = simba__local_min(at, guard(m));
+    const simba_local at = m->in_flight ? SIMBA__NEVER : m->wake;
     if (m->phase == SIMBA__HOLD)
-        at = simba__local_min(at, hold_end(m));
-    return at;
+        return simba__local_min(simba__local_min(at, guard(m)), hold_end(m));
+    return leased(m) ? simba__local_min(at, guard(m)) : at;
 }
 
 void simba__contention_step(machine *m, const simba__event *event, actions *ret_actions)

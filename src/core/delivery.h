@@ -36,7 +36,7 @@ static inline bool simba__delivery_is_known(const simba_reply *answer, const sim
     if (answer->status != 0 || answer->outcome != SIMBA_MINE)
         return false;
     return push->kind == SIMBA_PUSH_ACQUIRED ? push->owner.token == answer->owner.token
-                                             : push->kind == SIMBA_PUSH_RELEASED && simba_owner_is_none(&answer->owner);
+                                             : push->kind == SIMBA_PUSH_RELEASED && answer->owner.id[0] == '\0';
 }
 
 /* The runtime asks this for each party in turn, in the order in which they started. */

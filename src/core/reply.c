@@ -60,6 +60,7 @@ int simba__reply_check(const simba_request *request, bool session, simba_error *
 const simba_push *simba__push_check(const simba_push *push)
 {
     static const simba_push ask = {.kind = SIMBA_PUSH_CHANGED};
-    const bool sound = is_terminated(&push->owner) && push->owner.id[0] != '\0';
-    return push->kind != SIMBA_PUSH_ACQUIRED || sound ? push : &ask;
+    if (push->kind != SIMBA_PUSH_ACQUIRED)
+        return push;
+    return is_terminated(&push->owner) && push->owner.id[0] != '\0' ? push : &ask;
 }

@@ -2,8 +2,6 @@
  * time, because the owner's times mean nothing on any other clock. */
 #include "core/values.h"
 
-#include "util/assert.h"
-
 bool simba_owner_is_none(const simba_owner *owner)
 {
     return !owner || owner->id[0] == '\0';
@@ -44,14 +42,6 @@ bool simba_state_released(const simba_state *state, const char *id)
     return simba_state_changed(state) && simba_owner_is(&state->before, id);
 }
 
-simba__known simba__known_of(const simba_owner *owner, const char *id)
-{
-    const bool none = simba_owner_is_none(owner);
-    SIMBA__ASSERT(none || id);
-    return (simba__known){none ? NULL : id, owner->acquired_at_ms, owner->ttl_at_ms, owner->transition_at_ms,
-                          owner->token};
-}
-
 simba_owner simba__known_shown(const simba__known *known)
 {
     simba_owner owner = {.acquired_at_ms = known->acquired_at_ms,
@@ -61,13 +51,6 @@ simba_owner simba__known_shown(const simba__known *known)
     if (known->id)
         strcpy(owner.id, known->id);
     return owner;
-}
-
-bool simba__knows_another(const simba__known *one, const simba__known *other)
-{
-    const bool same_id =
-        one->id == other->id || (one->id && other->id && strcmp(one->id, other->id) == 0); /* mostly the same string */
-    return one->token != other->token || !same_id;
 }
 
 const char *simba_reason_name(simba_reason reason)

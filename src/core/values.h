@@ -5,6 +5,8 @@
 #include <simba.h>
 #include <string.h>
 
+#include "util/assert.h"
+
 /* Another contender, or another grant of the same one. */
 static inline bool simba__is_another(const simba_owner *one, const simba_owner *other)
 {
@@ -22,8 +24,21 @@ typedef struct simba__known {
 } simba__known;
 
 /* `id` has the same text as that of the owner, and lasts as long as somebody knows this owner. */
-simba__known simba__known_of(const simba_owner *owner, const char *id);
+static inline simba__known simba__known_of(const simba_owner *owner, const char *id)
+{
+    const bool none = owner->id[0] == '\0';
+    SIMBA__ASSERT(none || id);
+    return (simba__known){none ? NULL : id, owner->acquired_at_ms, owner->ttl_at_ms, owner->transition_at_ms,
+                          owner->token};
+}
+
+static inline bool simba__knows_another(const simba__known *one, const simba__known *other)
+{
+    if (one->token != other->token)
+        return true;
+    return one->id != other->id && (!one->id || !other->id || strcmp(one->id, other->id) != 0);
+}
+
 simba_owner simba__known_shown(const simba__known *known);
-bool simba__knows_another(const simba__known *one, const simba__known *other);
 
 #endif

@@ -84,7 +84,9 @@ static void host_complete(simba_host *host, simba_request *request)
         host_fail(host, request, code, "%s: %s", simba_url_scheme(client->url), fault.text);
         return;
     }
-    simba__narrate_answer(client);
+    if (client->store_state != SIMBA__STORE_ANSWERS ||
+        client->backend->server) /* otherwise there is nothing new to say */
+        simba__narrate_answer(client);
     simba__requests_complete(&client->requests, request);
 }
 
@@ -149,6 +151,8 @@ static void deliver(simba_client *client, simba__topic *topic, const simba_push 
         next = item->next;
         tell(SIMBA__OF_ITEM(item, simba__party, of_topic), push, &delivery);
     }
+    if (!topic->waiting.first && !topic->news)
+        return;
     const bool all = must_all_hear(client, topic);
     const bool kept = push->kind == SIMBA_PUSH_ACQUIRED && keep_news(topic, push, client->turn.now);
     for (simba__list_item *item = topic->waiting.first, *next; item && (all || goes_on(push, &delivery, kept));

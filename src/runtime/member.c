@@ -127,9 +127,11 @@ static const simba__member_type *type_of(const simba__member *member)
 static void publish(simba__member *member)
 {
     const simba__contention *machine = &member->machine;
-    const int64_t margin_ns = machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0;
     int64_t valid_until_ns = simba__contention_valid_until(machine).ns;
-    int64_t ttl_until_ns = simba__contention_ttl_until(machine).ns;
+    if (valid_until_ns == 0 && atomic_load_explicit(&member->valid_until_ns, memory_order_relaxed) == 0)
+        return; /* as it was */
+    const int64_t margin_ns = machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0;
+    int64_t ttl_until_ns = valid_until_ns ? simba__contention_ttl_until(machine).ns : 0;
     if (machine->timing->session && valid_until_ns)
         valid_until_ns = ttl_until_ns = INT64_MAX - margin_ns;
     atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
@@ -152,22 +154,12 @@ static const simba_owner *owner_in(const simba__event *event, int64_t *ret_now_m
     return NULL;
 }
 
-static const char *owner_id_in(const simba__member *member, const simba__event *event)
+/* NULL: nobody. */
+static const char *shared_id(const simba__member *member, const simba_owner *owner)
 {
-    int64_t now_ms;
-    const simba_owner *owner = owner_in(event, &now_ms);
-    if (!owner || simba_owner_is_none(owner))
+    if (!owner || owner->id[0] == '\0')
         return NULL;
     return strcmp(owner->id, member->id) == 0 ? member->id : simba__topic_hear(member->party.topic, owner->id);
-}
-
-/* Until when the owner that we just heard of has the mutex, on our own clock. */
-static void note_owner_end(simba__member *member, const simba__event *event)
-{
-    int64_t now_ms;
-    const simba_owner *owner = owner_in(event, &now_ms);
-    if (owner)
-        member->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
 }
 
 static simba__speaker speaker(const simba__member *member)
@@ -212,14 +204,17 @@ static void take_step(simba__member *member, simba__event *event)
     simba__party *party = &member->party;
     const simba__before before = simba__tally_before(&member->machine);
     event->session_until.ns = atomic_load_explicit(&party->client->session_until_ns, memory_order_relaxed);
-    event->owner_id = owner_id_in(member, event);
+    int64_t store_now_ms;
+    const simba_owner *owner = owner_in(event, &store_now_ms);
+    event->owner_id = shared_id(member, owner);
     const char *known_id = member->machine.owner.id;
     simba__actions actions;
     simba__contention_step(&member->machine, event, &actions);
     simba__name_replace(known_id, member->machine.owner.id);
     event->used = actions.used;
     publish(member);
-    note_owner_end(member, event);
+    if (owner) /* until when it has the mutex, on our own clock */
+        member->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, store_now_ms));
     simba__tally_step(&party->client->stats, &before, &member->machine, event, &actions, &member->waits_since);
     if (simba__has_listener(&party->client->options))
         log_step(member, event, &actions);

@@ -98,8 +98,6 @@ static const char *server_of(const simba_client *client)
 void simba__narrate_answer(simba_client *client)
 {
     const bool answers = client->store_state == SIMBA__STORE_ANSWERS;
-    if (answers && !client->backend->server)
-        return; /* there is only one, and it was said that it answers */
     const char *server = server_of(client);
     const size_t compared = sizeof client->said_server - 1;
     if (answers && strncmp(client->said_server, server, compared) == 0)

@@ -2,6 +2,7 @@
 #include "runtime/party.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "core/tally.h"
 #include "runtime/narrator.h"
@@ -110,10 +111,8 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     return 0;
 }
 
-void simba__party_want(simba__party *party, bool wants)
+void simba__party_change_wants(simba__party *party, bool wants)
 {
-    if (party->wants == wants)
-        return;
     party->wants = wants;
     if (wants)
         simba__topic_want(&party->client->topics, party->topic, party->curious);
@@ -128,7 +127,8 @@ void simba__party_started(simba__party *party)
     party->starts++;
     party->client->running++;
     party->topic->watchful += party->curious && party->type->is_member;
-    simba__list_append(&party->topic->parties, &party->of_topic);
+    if (!party->type->is_member)
+        simba__list_append(&party->topic->parties, &party->of_topic);
 }
 
 void simba__party_stopped(simba__party *party)
@@ -158,6 +158,18 @@ static void fail_to_ask(simba__party *party, simba_op op)
     party->unasked = true;
 }
 
+/* Zero all but the text of the owner's id, which is a third of it and for which an empty string is enough. In parts that are so
+ * small that the compiler needs no loop. */
+static void clear(simba_request *request)
+{
+    const size_t reply = offsetof(simba_request, reply.owner.acquired_at_ms);
+    const size_t rest = offsetof(simba_request, next);
+    memset(request, 0, offsetof(simba_request, reply.owner.id));
+    request->reply.owner.id[0] = '\0';
+    memset((char *)request + reply, 0, rest - reply);
+    memset((char *)request + rest, 0, sizeof *request - rest);
+}
+
 static void ask(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing)
 {
     simba_client *client = party->client;
@@ -167,8 +179,11 @@ static void ask(simba__party *party, const simba__actions *actions, const char *
         fail_to_ask(party, actions->op);
         return;
     }
-    *asked = (simba__asked){.request = {.mutex = party->topic->mutex, .done = on_reply}, .party = party};
+    asked->party = party;
     party->request = &asked->request;
+    clear(party->request);
+    party->request->mutex = party->topic->mutex;
+    party->request->done = on_reply;
     simba__actions_request(actions, id, timing, party->request);
     simba__requests_submit(&client->requests, party->request);
 }

@@ -47,10 +47,15 @@ extern const simba__strand_type simba__party_strands;
 int simba__party_init(simba__party *party, const simba__party_type *type, simba_client *client, const char *mutex,
                       simba_error *err);
 
-/* In a turn. */
+/* In a turn. A member's first step puts it into a list of its topic, that of those who wait as a rule. */
 void simba__party_started(simba__party *party);
 void simba__party_stopped(simba__party *party);
-void simba__party_want(simba__party *party, bool wants);
+void simba__party_change_wants(simba__party *party, bool wants);
+static inline void simba__party_want(simba__party *party, bool wants)
+{
+    if (party->wants != wants)
+        simba__party_change_wants(party, wants);
+}
 /* Calls only started parties. */
 void simba__party_send_stop(simba__party *party);
 /* Carry out the actions that every party has: request, timer. A request has memory only while it is under way: most of a

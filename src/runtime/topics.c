@@ -18,7 +18,7 @@ static bool is_named(const simba__node *node, const void *mutex)
     return strcmp(SIMBA__OF_NODE(node, const simba__topic, node)->mutex, mutex) == 0;
 }
 
-static void soil(simba__topics *topics, simba__topic *topic)
+void simba__topic_mark_dirty(simba__topics *topics, simba__topic *topic)
 {
     if (topic->dirty)
         return;
@@ -55,14 +55,14 @@ void simba__topics_put(simba__topics *topics, simba__topic *topic)
 {
     assert(topic->handles > 0);
     if (--topic->handles == 0)
-        soil(topics, topic);
+        simba__topic_mark_dirty(topics, topic);
 }
 
 void simba__topic_want(simba__topics *topics, simba__topic *topic, bool every)
 {
     topic->curious += every;
     if ((topic->interest++ == 0 && !topic->watched) || (topic->curious > 0) != topic->shown.every)
-        soil(topics, topic);
+        simba__topic_mark_dirty(topics, topic);
 }
 
 void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every)
@@ -70,13 +70,7 @@ void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every)
     assert(topic->interest > 0 && topic->curious >= every);
     topic->curious -= every;
     if ((--topic->interest == 0 && !topics->keeps) || (topic->curious > 0) != topic->shown.every)
-        soil(topics, topic);
-}
-
-void simba__topic_retry(simba__topics *topics, simba__topic *topic)
-{
-    if (topic->interest > 0 && !topic->watched)
-        soil(topics, topic);
+        simba__topic_mark_dirty(topics, topic);
 }
 
 const char *simba__topic_hear(simba__topic *topic, const char *owner_id)
@@ -126,7 +120,7 @@ void simba__topics_unwatch_all(simba__topics *topics)
 {
     topics->ending = true;
     for (simba__node *node = simba__table_first(&topics->table); node; node = simba__table_next(&topics->table, node))
-        soil(topics, of_node(node));
+        simba__topic_mark_dirty(topics, of_node(node));
 }
 
 void simba__topics_fini(simba__topics *topics)

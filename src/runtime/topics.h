@@ -47,8 +47,14 @@ void simba__topic_want(simba__topics *topics, simba__topic *topic, bool every);
 void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every);
 /* A name for this owner, which stays until the next call: whoever knows it for longer takes it (util/name.h). */
 const char *simba__topic_hear(simba__topic *topic, const char *owner_id);
+/* Look at the end of the turn whether it is watched as it should be. */
+void simba__topic_mark_dirty(simba__topics *topics, simba__topic *topic);
 /* If it should be watched and is not, because there was no memory, try again at the end of the turn. */
-void simba__topic_retry(simba__topics *topics, simba__topic *topic);
+static inline void simba__topic_retry(simba__topics *topics, simba__topic *topic)
+{
+    if (topic->interest > 0 && !topic->watched)
+        simba__topic_mark_dirty(topics, topic);
+}
 
 /* Update the store: watch, unwatch, and free topics without handles. */
 void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store);

@@ -50,11 +50,3 @@ void simba__name_drop(const char *name)
     if (name && atomic_fetch_sub(&of_text(name)->users, 1) == 1)
         simba__free(of_text(name));
 }
-
-void simba__name_replace(const char *before, const char *now)
-{
-    if (before == now)
-        return;
-    simba__name_take(now);
-    simba__name_drop(before);
-}

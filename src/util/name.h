@@ -13,6 +13,12 @@ const char *simba__name_take(const char *name);
 /* One who had it has it no longer. */
 void simba__name_drop(const char *name);
 /* What had the name `before` has the name `now`. */
-void simba__name_replace(const char *before, const char *now);
+static inline void simba__name_replace(const char *before, const char *now)
+{
+    if (before == now)
+        return;
+    simba__name_take(now);
+    simba__name_drop(before);
+}
 
 #endif
