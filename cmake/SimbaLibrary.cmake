@@ -23,6 +23,16 @@ target_compile_options(simba_flags INTERFACE -Wall -Wextra -Wshadow
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>)
 # snprintf is how a text is cut to size on purpose here; gcc would like to hear about it each time.
 target_compile_options(simba_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
+# gcc zeroes and copies a struct of a few hundred bytes by `rep stos` and `rep movs`, which need some 30 cycles to get going: the C
+# library is quicker. What fits into a few registers stays inline.
+include(CheckCCompilerFlag)
+foreach(_flag IN ITEMS -mmemset-strategy=libcall:-1:noalign -mmemcpy-strategy=libcall:-1:noalign)
+    string(MAKE_C_IDENTIFIER "SIMBA_HAS${_flag}" _has)
+    check_c_compiler_flag("-Werror ${_flag}" ${_has})
+    if(${_has})
+        target_compile_options(simba_flags INTERFACE ${_flag})
+    endif()
+endforeach()
 target_link_libraries(simba_flags INTERFACE Threads::Threads)
 if(SIMBA_WERROR)
     target_compile_options(simba_flags INTERFACE -Werror)
