@@ -40,17 +40,10 @@ static void wait_for_call(simba__gate *gate, place *self)
     gate->first = SIMBA__FIRST_CALLED; /* nobody need wake it */
 }
 
-static void stand_in_line(simba__gate *gate, place *self)
+/* Does the thread that came through last come again and again? */
+static bool is_hot(const simba__gate *gate)
 {
-    pthread_mutex_lock(&gate->line_lock);
-    simba__list_append(&gate->line, &self->item);
-    atomic_store(&gate->length, gate->line.count);
-    if (gate->line.first == &self->item)
-        gate->first = SIMBA__FIRST_WAITS;
-    while (gate->line.first != &self->item || gate->first == SIMBA__FIRST_SLEEPS)
-        pthread_cond_wait(&self->moved, &gate->line_lock);
-    wait_for_call(gate, self);
-    pthread_mutex_unlock(&gate->line_lock);
+    return atomic_load_explicit(&gate->heat, memory_order_relaxed) >= HOT;
 }
 
 static void tell_first(simba__gate *gate, simba__first state)
@@ -59,6 +52,21 @@ static void tell_first(simba__gate *gate, simba__first state)
         return;
     gate->first = state;
     pthread_cond_signal(&SIMBA__OF_ITEM(gate->line.first, place, item)->moved);
+}
+
+static void stand_in_line(simba__gate *gate, place *self)
+{
+    pthread_mutex_lock(&gate->line_lock);
+    simba__list_append(&gate->line, &self->item);
+    atomic_store(&gate->length, gate->line.count);
+    if (gate->line.first == &self->item)
+        gate->first = SIMBA__FIRST_WAITS;
+    else if (is_hot(gate))
+        tell_first(gate, SIMBA__FIRST_WAITS); /* otherwise the thread that has just got the lock would have to */
+    while (gate->line.first != &self->item || gate->first == SIMBA__FIRST_SLEEPS)
+        pthread_cond_wait(&self->moved, &gate->line_lock);
+    wait_for_call(gate, self);
+    pthread_mutex_unlock(&gate->line_lock);
 }
 
 static void leave_line(simba__gate *gate, place *self)
@@ -95,10 +103,11 @@ static void pass_in_line(simba__gate *gate, pthread_mutex_t *lock)
 static void take_heat(simba__gate *gate)
 {
     const pthread_t self = pthread_self();
+    const unsigned heat = atomic_load_explicit(&gate->heat, memory_order_relaxed);
     if (!pthread_equal(gate->last, self))
-        gate->heat /= 2;
-    else if (gate->heat < HOTTEST)
-        gate->heat++;
+        atomic_store_explicit(&gate->heat, heat / 2, memory_order_relaxed);
+    else if (heat < HOTTEST)
+        atomic_store_explicit(&gate->heat, heat + 1, memory_order_relaxed);
     gate->last = self;
 }
 
@@ -131,12 +140,9 @@ void simba__gate_pass_by(simba__gate *gate, pthread_mutex_t *lock)
     atomic_fetch_sub(&gate->urgent, 1);
 }
 
-void simba__gate_leave(simba__gate *gate)
+void simba__gate_call_first(simba__gate *gate)
 {
-    /* Who comes just now and is overlooked tries by itself, after a moment. */
-    if (atomic_load_explicit(&gate->length, memory_order_relaxed) == 0)
-        return;
-    const simba__first state = gate->heat >= HOT ? SIMBA__FIRST_WAITS : SIMBA__FIRST_CALLED;
+    const simba__first state = is_hot(gate) ? SIMBA__FIRST_WAITS : SIMBA__FIRST_CALLED;
     if (atomic_load_explicit(&gate->first, memory_order_relaxed) >= state)
         return;
     pthread_mutex_lock(&gate->line_lock);

@@ -6,7 +6,9 @@
  * So they stand in line, and only the first in line tries to get the lock. Who leaves the lock calls the first in line. But a
  * thread that takes the lock again and again calls nobody: it goes on for a moment (SIMBA__GATE_MOMENT_US), until the first in line
  * tries by itself. A thread that finds the lock free takes it, whoever stands in line: the lock is never idle because the next
- * thread still has to wake up.
+ * thread still has to wake up. When the first in line has got the lock, the next one has to be woken, to wait for its own moment.
+ * As a rule the thread that was busy until then does that: it joins the line and has nothing else to do, while the one that
+ * has the lock does the work of all.
  *
  * The client's own threads do not stand in line. While one of them waits for the lock, nobody who comes takes the lock before it: a
  * program that locks and unlocks in a loop must not keep the client from renewing, or from reading what a store says. */
@@ -37,7 +39,8 @@ typedef struct simba__gate {
 
     /* Under the client's lock: */
     pthread_t last; /* the thread that came through last */
-    unsigned heat;  /* how often it came through in a row; what is left of that when another one comes is half of it */
+    /* How often it came through in a row; what is left of that when another one comes is half of it. Others may look. */
+    atomic_uint heat;
 } simba__gate;
 
 void simba__gate_init(simba__gate *gate);
@@ -54,7 +57,13 @@ static inline bool simba__gate_is_urgent(const simba__gate *gate)
 {
     return atomic_load(&gate->urgent) > 0;
 }
-/* The caller, who holds the lock, is about to release it. */
-void simba__gate_leave(simba__gate *gate);
+/* Under the lock: call the first in line, unless this thread comes again and again. */
+void simba__gate_call_first(simba__gate *gate);
+/* The caller, who holds the lock, is about to release it. Who comes just now and is overlooked tries by itself, after a moment. */
+static inline void simba__gate_leave(simba__gate *gate)
+{
+    if (atomic_load_explicit(&gate->length, memory_order_relaxed) > 0)
+        simba__gate_call_first(gate);
+}
 
 #endif

@@ -15,6 +15,7 @@ static struct {
     simba__gate gate;
     pthread_mutex_t lock;
     atomic_uint passed; /* threads that have had the lock */
+    atomic_bool held;   /* by a thread that does not let go of the lock yet */
     unsigned order[CROWD];
     unsigned total; /* under the lock */
 } stage;
@@ -144,6 +145,51 @@ static void who_leaves_calls_the_first(void **state)
     pthread_join(thread, NULL);
 }
 
+static void *hold(void *unused)
+{
+    enter();
+    atomic_fetch_add(&stage.passed, 1);
+    while (atomic_load(&stage.held))
+        sched_yield();
+    leave();
+    return unused;
+}
+
+static simba__first what_the_first_does(void)
+{
+    pthread_mutex_lock(&stage.gate.line_lock);
+    const simba__first first = stage.gate.first;
+    pthread_mutex_unlock(&stage.gate.line_lock);
+    return first;
+}
+
+/* A busy thread has lost the lock to the first in line: when it joins the line, it wakes the one who is the first now. */
+static void who_joins_the_line_wakes_the_first(void **state)
+{
+    (void)state;
+    pthread_t holder, crowd[2];
+    for (int i = 0; i < HOT_TURNS; i++) {
+        enter();
+        leave();
+    }
+    enter();
+    atomic_store(&stage.held, true);
+    assert_int_equal(pthread_create(&holder, NULL, hold, NULL), 0);
+    await_line(1);
+    assert_int_equal(pthread_create(&crowd[0], NULL, pass_once, NULL), 0);
+    await_line(2);
+    leave();
+    await_line(1); /* the holder has the lock */
+    assert_int_equal(what_the_first_does(), SIMBA__FIRST_SLEEPS);
+    assert_int_equal(pthread_create(&crowd[1], NULL, pass_once, NULL), 0);
+    await_line(2);
+    assert_true(what_the_first_does() >= SIMBA__FIRST_WAITS);
+    atomic_store(&stage.held, false);
+    pthread_join(holder, NULL);
+    pthread_join(crowd[0], NULL);
+    pthread_join(crowd[1], NULL);
+}
+
 static void *pass_by(void *unused)
 {
     simba__gate_pass_by(&stage.gate, &stage.lock);
@@ -201,6 +247,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_busy_thread_does_not_keep_the_others_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_in_line_comes_uncalled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_leaves_calls_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_joins_the_line_wakes_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_client_comes_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_at_a_time, set_up, tear_down),
     };
