@@ -173,6 +173,25 @@ static void memory_news_without_memory(void **state)
     close_both(f, &topic);
 }
 
+/* Who takes a mutex again that somebody watches needs no memory for that. */
+static void memory_taken_again_without_memory(void **state)
+{
+    fixture *f = *state;
+    simba_error err = {0};
+    simba_topic topic = {.mutex = "orders"};
+    assert_int_equal(testhost_open(&f->a, &simba__backend_memory, "memory://again", &err), 0);
+    assert_int_equal(testhost_open(&f->b, &simba__backend_memory, "memory://again", &err), 0);
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    assert_mine(acquire(&f->a, "orders", "a", 1));
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+    assert_int_equal(simba_set_allocator(no_memory, no_more_memory, free), 0);
+    const simba_reply again = acquire(&f->a, "orders", "a", 2);
+    assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
+    assert_mine(again);
+    close_both(f, &topic);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -180,6 +199,7 @@ int main(void)
         TEST(about_memory),
         TEST(about_sqlite),
         TEST(memory_news_without_memory),
+        TEST(memory_taken_again_without_memory),
     };
     return cmocka_run_group_tests_name("row stores", tests, NULL, NULL);
 }
