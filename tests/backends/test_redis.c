@@ -355,6 +355,27 @@ static void patient_waiters_stay(void **state)
     testhost_close(&a);
 }
 
+/* A waiter that was taken for dead gets back into the queue, and tells a holder that listens of itself. */
+static void rejoining_tells_the_holder(void **state)
+{
+    (void)state;
+    open_store(&a);
+    testhost_request holder = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    holder.request.listens = true;
+    assert_mine(*testhost_ask(&a, &holder));
+    /* When it begins to listen, it asks whether anybody waits; let that be over. */
+    for (int i = 0; i < 1000 && strcmp(say("PUBSUB NUMSUB simba:{orders}@@@me"), "simba:{orders}@@@me 1") != 0; i++)
+        testhost_pump(&a, NULL, 5);
+    for (int i = 0; i < 3; i++)
+        ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_false(pushed(&a, SIMBA_PUSH_WANTED, 0));
+    simba__redis_commands_tell(&((redis_store *)a.store)->nodes.first->commands, REDIS_REJOIN, "orders", 1,
+                               (const char *const[]){"you"});
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_true(pushed(&a, SIMBA_PUSH_WANTED, 5000));
+    testhost_close(&a);
+}
+
 /* A release wakes the first waiter that is there; those in front of it that are not are dropped. Until that one has
  * come, nobody else is let in. */
 static void release_wakes_a_live_waiter(void **state)
@@ -765,6 +786,7 @@ int main(void)
         cmocka_unit_test_setup(about_queue, setup),
         cmocka_unit_test_setup(stale_waiters_disappear, setup),
         cmocka_unit_test_setup(patient_waiters_stay, setup),
+        cmocka_unit_test_setup(rejoining_tells_the_holder, setup),
         cmocka_unit_test_setup(release_wakes_a_live_waiter, setup),
         cmocka_unit_test_setup(invitation_ignored, setup),
         cmocka_unit_test_setup(standby_for_many_hand_overs, setup),

@@ -146,6 +146,10 @@ static const char read_both[] =
 "  if SHARDED and call('EXISTS', queue) == 1 then call('PUBLISH', lock, 'acquired@@' .. id) end\n" \
 "  if nonce > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. nonce) end\n"
 
+/* A waiter has got into the queue: tell a holder that listens for waiters, see ears.h. */
+#define TELL_HOLDER \
+"if ours and g.nonce > '2' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. g.nonce) end\n"
+
 /* Who is invited, and who stands by, from `at` on in a grant; nil: nobody is. */
 #define MATCH_TAIL(at) "string.match(grant, '^(%d+) (%d+) (%d+) (.*)%.$', " at ")\n"
 
@@ -495,8 +499,7 @@ TELL_GRANT
 "if call('ZADD', queue, 'NX', score(), id) == 0 and tonumber(call('ZSCORE', queue, id)) < time[1] - QUEUE_KEPT / 2 then\n"
 "  call('ZADD', queue, score(), id)\n"
 "end\n"
-/* The holder listens for waiters: see ears.h. */
-"if ours and g.nonce > '2' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. g.nonce) end\n"
+TELL_HOLDER
 "local before = call('ZRANK', queue, id)\n"
 /* Some of the contenders that join the queue tidy it up. There is no hurry with that, and a hand-over has no time to
  * lose. No waiter needs to ask before the lease that it was told of has ended. */
@@ -538,10 +541,13 @@ static const char release[] =
 "end\n"
 "return not_held(token)\n";
 
-/* A release may have taken a waiter for dead whose channel was not subscribed yet. */
+/* A release may have taken a waiter for dead whose channel was not subscribed yet. A waiter that was still in the queue has made itself
+ * known to the holder before. */
 static const char rejoin[] =
 "if owner ~= args[1] then\n"
-"  call('ZADD', queue, 'NX', score(), args[1])\n"
+"  if call('ZADD', queue, 'NX', score(), args[1]) == 1 then\n"
+TELL_HOLDER
+"  end\n"
 "  call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
