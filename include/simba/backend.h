@@ -314,8 +314,7 @@ enum {
     SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* only this process can use it */
     SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
     SIMBA_CAP_WANTED = 1 << 12,       /* the store pushes WANTED */
-    SIMBA_CAP_ORDER =
-        1 << 13, /* a mutex that becomes free is granted to the first who waits, not to the first who asks */
+    SIMBA_CAP_ORDER = 1 << 13,        /* a free mutex goes to the first who waits, not to the first who asks */
 };
 
 typedef struct simba_backend {

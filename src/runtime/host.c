@@ -84,8 +84,8 @@ static void host_complete(simba_host *host, simba_request *request)
         host_fail(host, request, code, "%s: %s", simba_url_scheme(client->url), fault.text);
         return;
     }
-    if (client->store_state != SIMBA__STORE_ANSWERS ||
-        client->backend->server) /* otherwise there is nothing new to say */
+    /* A store with a single server has nothing new to say once it answers. */
+    if (client->store_state != SIMBA__STORE_ANSWERS || client->backend->server)
         simba__narrate_answer(client);
     simba__requests_complete(&client->requests, request);
 }

@@ -17,9 +17,8 @@ struct watch;
 
 /* A simba__row whose owner id takes no more memory than it needs: a process may hold a million mutexes. */
 struct kept {
-    char *
-        owner_id; /* also when it has gone: taking the mutex again needs no memory then. NULL: there was no owner yet */
-    bool owned;
+    char *owner_id; /* of the latest owner, so that it can take the mutex again without memory; NULL: there was none */
+    bool owned;     /* that one still has it */
     int64_t acquired_at_ms, ttl_at_ms, transition_at_ms;
     uint64_t owner_token;
     uint64_t nonce, token, revoked_token, version;
