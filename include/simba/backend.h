@@ -208,14 +208,20 @@ struct simba_job {
 };
 
 /* A descriptor that the runtime waits for, on any thread: ideally the one that waits for the answer. */
-enum { SIMBA_READABLE = 1 << 0, SIMBA_WRITABLE = 1 << 1 };
+enum {
+    SIMBA_READABLE = 1 << 0,
+    SIMBA_WRITABLE = 1 << 1,
+    /* The other side sends no more, or the connection has failed. Who asks for this with SIMBA_READABLE need not read until the
+     * descriptor would block: as long as this is not reported, a read that fills less than its buffer was the last. */
+    SIMBA_ENDED = 1 << 2,
+};
 typedef struct simba_io simba_io;
 struct simba_io {
     /* In a turn: some of the `events` asked for have happened, or an error has. The runtime reports each event once, and
      * again only when more has come: go on until the descriptor would block, and do not block. There may be nothing. */
     void (*ready)(simba_io *io, unsigned events);
     int fd;
-    unsigned interest; /* SIMBA_READABLE, SIMBA_WRITABLE: the initial value; io_change changes it later */
+    unsigned interest; /* SIMBA_READABLE, …: the initial value; io_change changes it later */
     bool answers;      /* answers to requests arrive here, so a thread that waits for one should read it itself */
 
     /* The runtime's. */

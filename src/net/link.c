@@ -20,6 +20,7 @@
 #include "util/error.h"
 
 enum { BACKOFF_FIRST_MS = 20, BACKOFF_DOUBLINGS = 5 };
+enum { TALKS = SIMBA_READABLE | SIMBA_ENDED }; /* what a connected socket is always asked for */
 
 /* --- failing and trying again --------------------------------------------------------------------- */
 
@@ -138,8 +139,8 @@ static void take_bytes(simba__link *link, const char *data, size_t length)
 }
 
 /* Read all there is, but with a limit, in case the server sends faster than we read: then the rest is reported
- * again. */
-static void read_socket(simba__link *link)
+ * again. `to_its_end`: after the bytes there is an end or an error to be read. */
+static void read_socket(simba__link *link, bool to_its_end)
 {
     enum { MOST = 64 };
     char bytes[16384];
@@ -154,6 +155,8 @@ static void read_socket(simba__link *link)
             fail_lost(link, strerror(errno));
         else
             return;
+        if (length > 0 && (size_t)length < sizeof bytes && !to_its_end)
+            return; /* an answer is shorter than that, nearly always: this saves a call for each */
     }
     if (link->life == life && link->host->io_change(link->host, &link->socket, link->socket.interest) < 0)
         fail_lost(link, "out of memory");
@@ -179,7 +182,7 @@ static void send_wire(simba__link *link)
         wire->length -= (size_t)sent;
         memmove(wire->data, wire->data + sent, wire->length);
     }
-    const unsigned interest = SIMBA_READABLE | (wire->length > 0 ? SIMBA_WRITABLE : 0);
+    const unsigned interest = TALKS | (wire->length > 0 ? SIMBA_WRITABLE : 0);
     if (interest != link->socket.interest && link->host->io_change(link->host, &link->socket, interest) < 0)
         fail_lost(link, "out of memory");
 }
@@ -219,7 +222,7 @@ static void on_talk(simba_io *socket, unsigned events)
     if (events & SIMBA_WRITABLE)
         send_wire(link);
     if (link->life == life && events & SIMBA_READABLE)
-        read_socket(link);
+        read_socket(link, events & SIMBA_ENDED);
     if (link->life == life)
         simba__link_flush(link);
 }
@@ -239,7 +242,7 @@ static void begin_to_talk(simba__link *link)
     if (link->all->tls)
         link->tls = simba__tls_new(link->all->tls, link->at.host);
     link->socket.ready = on_talk;
-    if ((link->all->tls && !link->tls) || link->host->io_change(link->host, &link->socket, SIMBA_READABLE) < 0)
+    if ((link->all->tls && !link->tls) || link->host->io_change(link->host, &link->socket, TALKS) < 0)
         fail_to_connect(link, "out of memory");
     else if (link->tls)
         take_records(link);

@@ -76,6 +76,7 @@ static int control(const simba__reactor *reactor, int how, simba_io *io, unsigne
     struct epoll_event event = {.events = EPOLLET, .data.ptr = io};
     event.events |= interest & SIMBA_READABLE ? (uint32_t)EPOLLIN : 0;
     event.events |= interest & SIMBA_WRITABLE ? (uint32_t)EPOLLOUT : 0;
+    event.events |= interest & SIMBA_ENDED ? (uint32_t)EPOLLRDHUP : 0;
     if (epoll_ctl(reactor->threads.set, how, io->fd, &event) != 0)
         return code_of(errno);
     if (reactor->loop.set < 0 || epoll_ctl(reactor->loop.set, how, io->fd, &event) == 0)
@@ -161,9 +162,10 @@ void simba__waitset_hush(simba__waitset *waitset)
 /* --- waiting and taking --------------------------------------------------------------------------- */
 
 /* An owner that waits for anything else learns of an error through that. */
-static unsigned readiness(bool in, bool out, bool trouble)
+static unsigned readiness(bool in, bool out, bool end, bool trouble)
 {
-    return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0);
+    return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0) |
+           (end || trouble ? (unsigned)SIMBA_ENDED : 0);
 }
 
 simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__waitset *at, int timeout_ms)
@@ -180,7 +182,7 @@ simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__
         } else {
             arrivals.ios[arrivals.count].io = events[i].data.ptr;
             arrivals.ios[arrivals.count++].events =
-                readiness(what & EPOLLIN, what & EPOLLOUT, what & (EPOLLERR | EPOLLHUP));
+                readiness(what & EPOLLIN, what & EPOLLOUT, what & EPOLLRDHUP, what & (EPOLLERR | EPOLLHUP));
         }
     }
     return arrivals;
@@ -214,7 +216,8 @@ static nfds_t gather(simba__reactor *reactor, simba_io **ios, struct pollfd *fds
             continue;
         io->looked = reactor->looks;
         ios[count] = io;
-        const int events = (io->interest & SIMBA_READABLE ? POLLIN : 0) | (io->interest & SIMBA_WRITABLE ? POLLOUT : 0);
+        const int events = (io->interest & SIMBA_READABLE ? POLLIN : 0) |
+                           (io->interest & SIMBA_WRITABLE ? POLLOUT : 0) | (io->interest & SIMBA_ENDED ? POLLRDHUP : 0);
         fds[count++] = (struct pollfd){.fd = io->fd, .events = (short)events};
     }
     return count;
@@ -228,10 +231,11 @@ void simba__reactor_look(simba__reactor *reactor)
     for (nfds_t count = gather(reactor, ios, fds); count > 0; count = gather(reactor, ios, fds)) {
         if (poll(fds, count, 0) <= 0)
             continue;
-        for (nfds_t i = 0; i < count; i++)
-            if (fds[i].revents)
+        for (nfds_t i = 0; i < count; i++) {
+            const int what = fds[i].revents;
+            if (what)
                 tell(reactor, ios[i],
-                     readiness(fds[i].revents & POLLIN, fds[i].revents & POLLOUT,
-                               fds[i].revents & (POLLERR | POLLHUP | POLLNVAL)));
+                     readiness(what & POLLIN, what & POLLOUT, what & POLLRDHUP, what & (POLLERR | POLLHUP | POLLNVAL)));
+        }
     }
 }

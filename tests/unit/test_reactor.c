@@ -154,6 +154,31 @@ static void trouble_is_told_to_all(void **state)
     cut(&writes);
 }
 
+/* Who asks for it hears with the last bytes that no more will come, and another time if the end comes later. */
+static void the_end_is_told_with_the_last_bytes(void **state)
+{
+    (void)state;
+    line both = line_of(SIMBA_READABLE | SIMBA_ENDED);
+    line later = line_of(SIMBA_READABLE | SIMBA_ENDED);
+    assert_int_equal(simba__reactor_add(&reactor, &both.io), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &later.io), 0);
+    say(&both);
+    say(&later);
+    assert_int_equal(shutdown(both.other, SHUT_WR), 0);
+    take(SOON_MS);
+    assert_int_equal(both.events, SIMBA_READABLE | SIMBA_ENDED);
+    assert_int_equal(later.events, SIMBA_READABLE);
+    assert_int_equal(shutdown(later.other, SHUT_WR), 0);
+    take(SOON_MS);
+    assert_int_equal(later.events, SIMBA_READABLE | SIMBA_ENDED);
+    both.events = later.events = 0;
+    simba__reactor_look(&reactor);
+    assert_int_equal(both.events, SIMBA_READABLE | SIMBA_ENDED);
+    assert_int_equal(later.events, SIMBA_READABLE | SIMBA_ENDED);
+    cut(&both);
+    cut(&later);
+}
+
 /* Between the report and the taking of it the io may have gone, memory and all. */
 static void who_is_gone_is_not_told(void **state)
 {
@@ -417,6 +442,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_change_is_told_once, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_there_already_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(trouble_is_told_to_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_end_is_told_with_the_last_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_gone_is_not_told, setup, teardown),
         cmocka_unit_test_setup_teardown(a_change_of_mind_comes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(a_look_finds_what_others_were_told, setup, teardown),
