@@ -192,7 +192,7 @@ static void move_log(simba__sqlite_db *db, int how)
  * database. With many mutexes one batch writes as many pages, and to move the log after each of them waits for the disk most of
  * the time. A log as long as the database has most of its pages several times, and each is moved once. But requests wait while the
  * log is moved, so it does not become longer than 8 MiB. */
-enum { LOG_PAGES_LEAST = 1000, LOG_PAGES_MOST = 4096 };
+enum { LOG_PAGES_LEAST = 1000, LOG_PAGES_MOST = 8192 };
 
 static void measure_database(simba__sqlite_db *db)
 {
@@ -325,10 +325,11 @@ static int identify(simba__sqlite_db *db, simba_error *err)
      * usual. */
     if (code == 0 && schema != SIMBA__SQLITE_SCHEMA_EMPTY)
         code = check_whole(db, err);
-    /* A commit copies and sums up whole pages, and a row has some 150 bytes. Half the usual size makes a single lock
-     * cheaper by a tenth; smaller pages make large batches more expensive. */
+    /* A commit copies and sums up whole pages, and a row has some 150 bytes. A lock and unlock takes 0.87 of the time that it
+     * takes with SQLite's usual pages of 4,096 bytes. Renewing 300,000 mutexes takes a tenth longer than with pages of 2,048. In
+     * still smaller pages an ordinary row would spill over into a second page. */
     if (code == 0 && schema == SIMBA__SQLITE_SCHEMA_EMPTY)
-        sqlite3_exec(db->handle, "PRAGMA page_size = 2048", NULL, NULL, NULL);
+        sqlite3_exec(db->handle, "PRAGMA page_size = 1024", NULL, NULL, NULL);
     if (code == 0)
         code = set_wal(db, err);
     if (code < 0 || schema == SIMBA__SQLITE_SCHEMA_OURS)
