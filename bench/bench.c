@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,6 +128,39 @@ static int by_value(const void *left, const void *right)
 void bench_sort(int64_t *values, size_t count)
 {
     qsort(values, count, sizeof *values, by_value);
+}
+
+/* --- processes and clients ---------------------------------------------------------------------- */
+
+void *bench_shared(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        bench_fail("shared memory", "refused");
+    return memory;
+}
+
+double bench_cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+simba_stats bench_stats(simba_client *client)
+{
+    simba_stats stats = SIMBA_STATS_INIT;
+    bench_check(simba_client_stats(client, &stats), "stats", NULL);
+    return stats;
+}
+
+uint64_t bench_losses(const simba_stats *stats)
+{
+    uint64_t lost = 0;
+    for (size_t i = 0; i < sizeof stats->losses / sizeof stats->losses[0]; i++)
+        lost += stats->losses[i];
+    return lost;
 }
 
 /* --- files -------------------------------------------------------------------------------------- */

@@ -31,6 +31,16 @@ void bench_sleep_ms(int64_t ms);
 /* Sort, the smallest first. */
 void bench_sort(int64_t *values, size_t count);
 
+/* Zeroed memory that the processes share which are forked from now on. */
+void *bench_shared(size_t size);
+
+/* The processor time of this process so far. */
+double bench_cpu_seconds(void);
+
+simba_stats bench_stats(simba_client *client);
+/* How often leadership was lost, for whatever reason. */
+uint64_t bench_losses(const simba_stats *stats);
+
 /* A fresh directory under $TMPDIR or /tmp, which the process that made it removes at its exit. */
 const char *bench_temp_dir(void);
 

@@ -14,9 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,27 +37,12 @@ static double resident_bytes(void)
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 
-static double cpu_seconds(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
 static simba_client *open_client(const char *url)
 {
     simba_client *client = NULL;
     simba_error error;
     bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
     return client;
-}
-
-static simba_stats stats_of(simba_client *client)
-{
-    simba_stats stats = SIMBA_STATS_INIT;
-    bench_check(simba_client_stats(client, &stats), "stats", NULL);
-    return stats;
 }
 
 static _Atomic(simba_contender *) leader; /* the contender that was told last */
@@ -97,21 +80,21 @@ static void grow_mutexes(const char *url, unsigned count)
         snprintf(mutex, sizeof mutex, "grow-%u", i);
         start_one(client, mutex);
     }
-    while (stats_of(client).held <= count) {
+    while (bench_stats(client).held <= count) {
         if (seconds_since(start_ns) > PATIENCE_S)
             bench_fail("mutexes", "not all are held in time");
         bench_sleep_ms(20);
     }
     const double start_s = seconds_since(start_ns);
     const double bytes = (resident_bytes() - bytes_before) / count;
-    const double cpu_before = cpu_seconds();
+    const double cpu_before = bench_cpu_seconds();
     const int64_t calm_ns = bench_now_ns();
-    const uint64_t renewals = stats_of(client).renewals;
+    const uint64_t renewals = bench_stats(client).renewals;
     bench_sleep_ms(TTL_MS);
-    while (stats_of(client).renewals - renewals < count && seconds_since(calm_ns) < 3 * TTL_MS / 1000.0)
+    while (bench_stats(client).renewals - renewals < count && seconds_since(calm_ns) < 3 * TTL_MS / 1000.0)
         bench_sleep_ms(100);
-    const double cpu = 100 * (cpu_seconds() - cpu_before) / seconds_since(calm_ns);
-    const simba_stats after = stats_of(client);
+    const double cpu = 100 * (bench_cpu_seconds() - cpu_before) / seconds_since(calm_ns);
+    const simba_stats after = bench_stats(client);
     printf("%u %.0f %.3f %.2f %llu\n", count, bytes, start_s, cpu, (unsigned long long)(count + 1 - after.held));
 }
 
@@ -129,7 +112,7 @@ static void start_many(simba_client *client, unsigned count)
 static void await_held(simba_client *client, unsigned count)
 {
     const int64_t start_ns = bench_now_ns();
-    while (stats_of(client).held < count) {
+    while (bench_stats(client).held < count) {
         if (seconds_since(start_ns) > PATIENCE_S)
             bench_fail("mutexes", "not all are held in time");
         bench_sleep_ms(20);
@@ -152,7 +135,7 @@ static void hold_until_told(const char *url, unsigned count, int in, int out)
 
 static uint64_t acquires_answered(simba_client *client)
 {
-    const simba_histogram answered = stats_of(client).acquire;
+    const simba_histogram answered = bench_stats(client).acquire;
     uint64_t count = 0;
     for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
         count += answered.buckets[i];
@@ -166,7 +149,7 @@ static double await_calm(simba_client *client, unsigned count, int64_t start_ns)
     uint64_t requests = 0;
     double since_s = 0;
     do {
-        const uint64_t now = stats_of(client).requests;
+        const uint64_t now = bench_stats(client).requests;
         if (acquires_answered(client) < count || now - requests > count / 100) {
             requests = now;
             since_s = seconds_since(start_ns);
@@ -214,20 +197,20 @@ static void grow_waiters(const char *url, unsigned count)
     start_many(client, count);
     const double start_s = await_calm(client, count + 1, start_ns);
     const double bytes = (resident_bytes() - bytes_before) / count;
-    const double cpu_before = cpu_seconds();
-    const uint64_t requests = stats_of(client).requests;
+    const double cpu_before = bench_cpu_seconds();
+    const uint64_t requests = bench_stats(client).requests;
     bench_sleep_ms(CALM_MS);
-    const double cpu = 100 * (cpu_seconds() - cpu_before) / (CALM_MS / 1000.0);
-    const uint64_t asked = stats_of(client).requests - requests;
+    const double cpu = 100 * (bench_cpu_seconds() - cpu_before) / (CALM_MS / 1000.0);
+    const uint64_t asked = bench_stats(client).requests - requests;
     const unsigned sockets = open_sockets();
-    if (stats_of(client).waiting != count)
+    if (bench_stats(client).waiting != count)
         bench_fail("waiters", "not all of them wait any more");
     const int64_t told_ns = bench_now_ns();
     if (write(there[1], &byte, 1) != 1)
         bench_fail("pipe", "the other process has gone");
     await_held(client, count + 1);
     printf("%u %.0f %.3f %.2f %llu %u %.3f %llu\n", count, bytes, start_s, cpu, (unsigned long long)asked, sockets,
-           seconds_since(told_ns), (unsigned long long)stats_of(client).errors);
+           seconds_since(told_ns), (unsigned long long)bench_stats(client).errors);
 }
 
 /* --- contenders --------------------------------------------------------------------------------------- */
@@ -240,10 +223,10 @@ static void grow_contenders(const char *url, unsigned count)
         bench_sleep_ms(1);
     const double bytes_before = resident_bytes();
     const int64_t start_ns = bench_now_ns();
-    const uint64_t requests = stats_of(client).requests;
+    const uint64_t requests = bench_stats(client).requests;
     for (unsigned i = 0; i < count; i++)
         start_one(client, "ball");
-    while (stats_of(client).waiting < count || stats_of(client).requests - requests < count) {
+    while (bench_stats(client).waiting < count || bench_stats(client).requests - requests < count) {
         if (seconds_since(start_ns) > PATIENCE_S)
             bench_fail("contenders", "not all wait in time");
         bench_sleep_ms(1);
@@ -292,9 +275,7 @@ static void grow_processes(const char *url, unsigned count)
 {
     simba_locker *locker = NULL;
     simba_error error;
-    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED)
-        bench_fail("shared memory", "refused");
+    shared *s = bench_shared(sizeof *s);
     simba_client *client = open_client(url);
     bench_check(simba_locker_new(client, "ball", NULL, &error, &locker), "locker", &error);
     bench_check(simba_locker_acquire(locker, 5000, &error), "acquire", &error);

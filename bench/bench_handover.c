@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,9 +118,7 @@ int main(int argc, char **argv)
 {
     const bool quick = bench_wants_quick(argc, argv);
     char url[700];
-    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED)
-        bench_fail("shared memory", "refused");
+    shared *s = bench_shared(sizeof *s);
     s->wanted = quick ? 100 : 500;
     /* Short leases: a lost wake-up then shows as a slow hand-over, and does not end the run. */
     snprintf(url, sizeof url, "sqlite://%s/handover.db?ttl=1s&transition=1s", bench_temp_dir());

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "bench.h"
 #include "core/tally.h"
@@ -85,14 +84,6 @@ static int thread_count(void)
     return threads;
 }
 
-static double cpu_seconds(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
 /* --- the measurements --------------------------------------------------------------------------- */
 
 typedef struct crowd {
@@ -101,13 +92,6 @@ typedef struct crowd {
     size_t size;
     int64_t ttl_ms;
 } crowd;
-
-static simba_stats stats_of(const crowd *c)
-{
-    simba_stats stats = SIMBA_STATS_INIT;
-    bench_check(simba_client_stats(c->client, &stats), "stats", NULL);
-    return stats;
-}
 
 static void start_all(crowd *c)
 {
@@ -121,7 +105,7 @@ static void start_all(crowd *c)
         bench_check(simba_contender_start(c->contenders[i]), mutex, NULL);
     }
     const int64_t until_ns = bench_now_ns() + PATIENCE_MS * INT64_C(1000000);
-    while (stats_of(c).held < c->size) {
+    while (bench_stats(c->client).held < c->size) {
         if (bench_now_ns() > until_ns)
             bench_fail("start", "not all contenders lead after 12 s");
         bench_sleep_ms(LOOK_MS);
@@ -140,7 +124,7 @@ static double counting_cpu_ns(void)
     simba__event timer = {.kind = SIMBA__EV_TIMER};
     simba__event answer = {.kind = SIMBA__EV_REPLY, .reply = &reply};
     simba_local since = {0};
-    const double start = cpu_seconds();
+    const double start = bench_cpu_seconds();
     for (int i = 0; i < ROUNDS; i++) {
         const simba__before asks = simba__tally_before(seen);
         simba__tally_step(&stats, &asks, seen, &timer, &actions, &since);
@@ -150,27 +134,27 @@ static double counting_cpu_ns(void)
     }
     if (stats.renewals != ROUNDS)
         bench_fail("counting", "renewals are missing");
-    return (cpu_seconds() - start) * 1e9 / ROUNDS;
+    return (bench_cpu_seconds() - start) * 1e9 / ROUNDS;
 }
 
 /* Measure for at least one ttl, and until each was renewed: a stretch without renewals would flatter. */
 static void measure_renewals(const crowd *c)
 {
-    const simba_stats before = stats_of(c);
+    const simba_stats before = bench_stats(c->client);
     const int64_t start_ns = bench_now_ns();
-    const double start_cpu = cpu_seconds();
+    const double start_cpu = bench_cpu_seconds();
     const int64_t shortest_ns = c->ttl_ms * 1000000;
     uint64_t renewals = 0;
     int64_t elapsed_ns = 0;
     do {
         bench_sleep_ms(200);
         elapsed_ns = bench_now_ns() - start_ns;
-        renewals = stats_of(c).renewals - before.renewals;
+        renewals = bench_stats(c->client).renewals - before.renewals;
         if (elapsed_ns > 2 * shortest_ns)
             bench_fail("renewals", "not all contenders were renewed within two ttls");
     } while (elapsed_ns < shortest_ns || renewals < c->size);
-    const double cpu = cpu_seconds() - start_cpu;
-    const simba_stats after = stats_of(c);
+    const double cpu = bench_cpu_seconds() - start_cpu;
+    const simba_stats after = bench_stats(c->client);
 
     char what[64];
     if (after.held != c->size)

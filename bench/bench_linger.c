@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,11 +219,11 @@ static void run_process(const char *url, crowd *shared, unsigned number)
 
 static void measure_fairness(const char *url)
 {
-    crowd *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    crowd *shared = bench_shared(sizeof *shared);
     pthread_barrierattr_t attributes;
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    if (shared == MAP_FAILED || pthread_barrier_init(&shared->ready, &attributes, PROCESSES * THREADS) != 0)
+    if (pthread_barrier_init(&shared->ready, &attributes, PROCESSES * THREADS) != 0)
         bench_fail("barrier", "cannot be made");
     pid_t children[PROCESSES];
     fflush(NULL);

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -359,9 +358,9 @@ static void measure_crowd(void)
     static int64_t times_ns[1000];
     size_t count = 0;
     int go[2];
-    crowd *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (c == MAP_FAILED || pipe(go) != 0)
-        bench_fail("mmap", "no memory");
+    crowd *c = bench_shared(sizeof *c);
+    if (pipe(go) != 0)
+        bench_fail("pipe", "cannot be made");
     pid_t children[WAITERS];
     for (int i = 0; i < WAITERS; i++) {
         children[i] = fork();
@@ -417,12 +416,10 @@ static void measure_crowd(void)
 /* From a release in this process to the grant in another one, which has waited for `wait_ms`. */
 static double hand_over_after(int64_t wait_ms)
 {
-    crowd *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    crowd *c = bench_shared(sizeof *c);
     simba_client *client;
     simba_locker *locker;
     simba_error error;
-    if (c == MAP_FAILED)
-        bench_fail("mmap", "no memory");
     bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
     bench_check(simba_locker_new(client, "pair", NULL, &error, &locker), "locker", &error);
     bench_check(simba_locker_acquire(locker, 20000, &error), "acquire", &error);

@@ -206,14 +206,6 @@ typedef struct shared {
     volatile int turns, inside, breaches;
 } shared;
 
-static shared *map_shared(void)
-{
-    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED)
-        bench_fail("mmap", "no memory");
-    return s;
-}
-
 static void await(const volatile int *value, int wanted)
 {
     while (*value != wanted)
@@ -271,7 +263,7 @@ static void take_by_hand(shared *s, const by_hand *say)
 
 static void hand_over_by_hand(PGconn *pg, const by_hand *say, side *times)
 {
-    shared *s = map_shared();
+    shared *s = bench_shared(sizeof(shared));
     const pid_t child = fork();
     if (child == 0)
         take_by_hand(s, say);
@@ -314,7 +306,7 @@ static void hand_over(const char *where, int count, int64_t wait_ms, side *times
     simba_client *client;
     simba_locker *locker;
     simba_error error;
-    shared *s = map_shared();
+    shared *s = bench_shared(sizeof(shared));
     bench_check(simba_client_open(where, NULL, &error, &client), where, &error);
     bench_check(simba_locker_new(client, "turns", NULL, &error, &locker), "locker", &error);
     bench_check(simba_locker_acquire(locker, 20000, &error), "acquire", &error);
@@ -434,7 +426,7 @@ static void measure_crowd(PGconn *pg, const char *where, const char *what, bench
     static side times;
     static char names[4][80];
     static int round;
-    shared *s = map_shared();
+    shared *s = bench_shared(sizeof(shared));
     pid_t children[WAITERS];
     char waits[256];
     snprintf(waits, sizeof waits, "%s&ttl=60s&transition=30s", where);

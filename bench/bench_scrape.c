@@ -28,27 +28,12 @@ typedef struct tally {
     uint64_t buckets[SIMBA_HISTOGRAM_BUCKETS];
 } tally;
 
-static simba_stats stats_now(void)
-{
-    simba_stats stats = SIMBA_STATS_INIT;
-    bench_check(simba_client_stats(client, &stats), "stats", NULL);
-    return stats;
-}
-
-static uint64_t losses_of(const simba_stats *stats)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof stats->losses / sizeof stats->losses[0]; i++)
-        sum += stats->losses[i];
-    return sum;
-}
-
 /* What an HTTP handler does. */
 static void scrape(void)
 {
     static char text[1 << 16];
     const int64_t begun_ns = bench_now_ns();
-    const simba_stats stats = stats_now();
+    const simba_stats stats = bench_stats(client);
     const simba_stats *const all[] = {&stats};
     const int length = simba_stats_write(all, NULL, 1, 0, text, sizeof text);
     if (length <= 0 || (size_t)length >= sizeof text)
@@ -59,18 +44,18 @@ static void scrape(void)
 
 static void run_round(bool is_scraped, int64_t ms, tally *t)
 {
-    const simba_stats before = stats_now();
+    const simba_stats before = bench_stats(client);
     const int64_t end_ns = bench_now_ns() + ms * 1000000;
     while (bench_now_ns() < end_ns) {
         if (is_scraped)
             scrape();
         bench_sleep_ms(PAUSE_MS);
     }
-    const simba_stats after = stats_now();
+    const simba_stats after = bench_stats(client);
     t->count += after.renewals - before.renewals;
     t->failed += after.renewals_failed - before.renewals_failed;
     t->sum_ns += after.renew.sum_ns - before.renew.sum_ns;
-    t->lost += losses_of(&after) - losses_of(&before);
+    t->lost += bench_losses(&after) - bench_losses(&before);
     for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
         t->buckets[i] += after.renew.buckets[i] - before.renew.buckets[i];
 }
@@ -101,7 +86,7 @@ static void hold(int count)
         bench_check(simba_contender_new(client, name, &options, &error, &contender), "contender", &error);
         bench_check(simba_contender_start(contender), "start", NULL);
     }
-    while (stats_now().held < (uint64_t)count)
+    while (bench_stats(client).held < (uint64_t)count)
         bench_sleep_ms(20);
 }
 

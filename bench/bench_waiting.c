@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,9 +112,7 @@ int main(int argc, char **argv)
     const bool quick = bench_wants_quick(argc, argv);
     char url[700];
     char what[64];
-    s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED)
-        bench_fail("shared memory", "refused");
+    s = bench_shared(sizeof *s);
     snprintf(url, sizeof url, "sqlite://%s/waiting.db?ttl=60s", bench_temp_dir());
     double few = 0;
     unsigned spoke = 0;
