@@ -84,7 +84,8 @@ static bool send_outbox(simba_client *client)
 
 static bool wants_store(simba_client *client)
 {
-    return (client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted)) &&
+    return !client->turn.puts_off &&
+           (client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted)) &&
            !client->store_closed;
 }
 

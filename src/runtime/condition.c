@@ -25,12 +25,15 @@ void simba__condition_wake(simba__condition *condition, simba__wakeups *wakeups,
         simba__sleeper_wake(SIMBA__OF_ITEM(condition->sleepers.first, simba__sleeper, of_condition), wakeups, let_go);
 }
 
+/* The values of the futex. */
+enum { AWAKE, ASLEEP, CALLED };
+
 /* A thread that finds that it was called may be gone at once, and the sleeper with it: the futex is only an address then. */
 static void call(simba__sleeper *sleeper)
 {
     atomic_uint *futex = &sleeper->called;
-    atomic_store_explicit(futex, 1, memory_order_release);
-    syscall(SYS_futex, futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    if (atomic_exchange(futex, CALLED) == ASLEEP)
+        syscall(SYS_futex, futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 void simba__wakeups_make(simba__wakeups *wakeups)
@@ -55,8 +58,10 @@ bool simba__sleep(simba__sleeper *self, simba_local until)
     struct timespec at = {0};
     if (limited)
         at = on_other_clock(until);
-    while (atomic_load_explicit(&self->called, memory_order_acquire) == 0)
-        if (syscall(SYS_futex, &self->called, FUTEX_WAIT_BITSET_PRIVATE, 0, limited ? &at : NULL, NULL,
+    unsigned awake = AWAKE;
+    (void)atomic_compare_exchange_strong(&self->called, &awake, ASLEEP);
+    while (atomic_load_explicit(&self->called, memory_order_acquire) != CALLED)
+        if (syscall(SYS_futex, &self->called, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, limited ? &at : NULL, NULL,
                     FUTEX_BITSET_MATCH_ANY) != 0 &&
             errno == ETIMEDOUT)
             return false;

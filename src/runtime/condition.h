@@ -27,6 +27,8 @@ struct simba__sleeper {
     simba__sleeper *next;     /* that is to be called after this one */
     bool noted;               /* it is going to be called, and in no list any more */
     bool let_go;
+    bool awaits;        /* an answer of the store */
+    bool watchful;      /* and looks after it itself if nobody calls for a moment */
     atomic_uint called; /* the futex that it sleeps at */
 };
 

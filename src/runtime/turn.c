@@ -124,10 +124,22 @@ static bool begin_posts(simba__turn *turn)
     return true;
 }
 
+/* Does this thread come back at once? */
+static void note_return(simba__turn *turn)
+{
+    enum { AT_ONCE_NS = 20000 };
+    if (turn->left_at.ns == 0 || !pthread_equal(turn->left, pthread_self()))
+        return;
+    turn->quick_returns = turn->now.ns - turn->left_at.ns < AT_ONCE_NS ? turn->quick_returns + 1 : 0;
+    turn->left_at.ns = 0;
+}
+
 static void begin(simba__turn *turn)
 {
     atomic_store_explicit(&turn->thread, pthread_self(), memory_order_relaxed);
     turn->now = simba__clock_boot();
+    turn->puts_off = false;
+    note_return(turn);
     if (atomic_load(&turn->reactor.answering) > 0)
         simba__inbox_open(&turn->inbox);
 }
@@ -155,8 +167,35 @@ void simba__enter_in_line(simba__turn *turn)
     begin(turn);
 }
 
+/* So many in a row, and it will come back at once the next time. A program that locks, unlocks, and is away for a while has one. */
+static bool comes_back(const simba__turn *turn)
+{
+    enum { QUICK_RETURNS = 3 };
+    return turn->quick_returns >= QUICK_RETURNS;
+}
+
+/* A few threads follow, so that looking at them takes no time. Those of the pool, which wait for callbacks, are among them. */
+static bool are_few(const simba__turn *turn)
+{
+    enum { FEW = 6 };
+    return turn->followers.count <= FEW;
+}
+
+/* Does one of the few wait for an answer? `watchful`: and looks after it itself, if need be? */
+static bool does_any_await(const simba__turn *turn, bool watchful)
+{
+    const simba__list_item *item = are_few(turn) ? turn->followers.first : NULL;
+    for (; item; item = item->next) {
+        const simba__sleeper *sleeper = SIMBA__OF_ITEM(item, simba__sleeper, of_turn);
+        if (sleeper->awaits && (sleeper->watchful || !watchful))
+            return true;
+    }
+    return false;
+}
+
 static void release_lock(simba__turn *turn)
 {
+    SIMBA__ASSERT(!turn->puts_off || does_any_await(turn, true)); /* or nobody would look after what is put off */
     simba__turn_arm(turn);
     simba__wakeups wakeups = turn->wakeups;
     turn->wakeups = (simba__wakeups){0};
@@ -235,14 +274,21 @@ static simba__awaited sleep_until(simba__turn *turn, simba__sleeper *self, simba
     return SIMBA__MAYBE;
 }
 
-/* In a settled turn. */
-static simba__awaited follow(simba__turn *turn, simba__condition *condition, simba_local until)
+/* In a settled turn. `awaits`: an answer of the store. */
+static simba__awaited follow(simba__turn *turn, simba__condition *condition, simba_local until, bool awaits)
 {
-    simba__sleeper self = {.noted = false};
+    simba__sleeper self = {.awaits = awaits};
     simba__list_append(&turn->followers, &self.of_turn);
     simba__list_append(&condition->sleepers, &self.of_condition);
+    simba_local at = until;
+    if (awaits && turn->worker.count > 0 && comes_back(turn) && are_few(turn)) {
+        at = simba__local_add(simba__clock_boot(), SIMBA__TURN_MOMENT_US * INT64_C(1000) + 2 * turn->job_ns);
+        self.watchful = at.ns < until.ns;
+    }
+    const bool watchful = self.watchful;
     unlock(turn);
-    return sleep_until(turn, &self, until);
+    const simba__awaited awaited = sleep_until(turn, &self, watchful ? at : until);
+    return awaited == SIMBA__TIME_OVER && watchful ? SIMBA__MAYBE : awaited;
 }
 
 /* Take the lock, or post the call. The inbox is closed for a moment when a thread has just taken the lock, or is just about to release
@@ -297,11 +343,6 @@ static simba__awaited lead(simba__turn *turn, const simba__condition *condition,
     return arrivals.any ? SIMBA__MAYBE : SIMBA__TIME_OVER;
 }
 
-static simba__awaited lead_or_follow(simba__turn *turn, simba__condition *condition, simba_local until, bool may_lead)
-{
-    return may_lead ? lead(turn, condition, until) : follow(turn, condition, until);
-}
-
 bool simba__turn_wait(simba__turn *turn, simba__condition *condition, simba_local until)
 {
     /* The awaited event may have happened in here. */
@@ -309,27 +350,47 @@ bool simba__turn_wait(simba__turn *turn, simba__condition *condition, simba_loca
     if (turn->hooks->hand_over(turn) || settled)
         return true;
     const bool leads = has_loop(turn) && !turn->led_for;
-    const simba__awaited awaited = lead_or_follow(turn, condition, until, leads);
+    const simba__awaited awaited = leads ? lead(turn, condition, until) : follow(turn, condition, until, false);
     SIMBA__ASSERT(awaited != SIMBA__LET_GO);
     return awaited != SIMBA__TIME_OVER;
+}
+
+/* Settle, but hand nothing to the store. */
+static void take_answers(simba__turn *turn)
+{
+    turn->puts_off = true;
+    simba__turn_settle(turn);
+    turn->puts_off = false;
 }
 
 static void run_job(simba__turn *turn, simba_job *job)
 {
     simba__turn_pause(turn);
+    const simba_local begun_at = simba__clock_boot();
     job->run(job);
     simba__enter(turn);
+    turn->job_ns = turn->now.ns - begun_at.ns;
     job->done(job);
+    take_answers(turn); /* simba__turn_help may put off what else there is to do */
 }
 
 void simba__turn_help(simba__turn *turn)
 {
     if (turn->worker.count == 0)
         return; /* this store has no jobs */
-    simba__turn_settle(turn);
-    simba_job *job = turn->followers.first ? simba__worker_take(&turn->worker, SIMBA_JOB_BRIEF) : NULL;
-    if (job)
-        run_job(turn, job);
+    take_answers(turn);
+    const bool others_wait = turn->reactor.answering == 0 && does_any_await(turn, false);
+    turn->puts_off = others_wait && comes_back(turn) && does_any_await(turn, true);
+    if (!turn->puts_off) {
+        simba__turn_settle(turn);
+        simba_job *job = turn->followers.first ? simba__worker_take(&turn->worker, SIMBA_JOB_BRIEF) : NULL;
+        if (job)
+            run_job(turn, job);
+    }
+    if (others_wait) {
+        turn->left = pthread_self();
+        turn->left_at = simba__clock_boot();
+    }
 }
 
 /* One thread at a time, and only if answers arrive at the reactor: otherwise signalling a condition is quicker. */
@@ -350,7 +411,8 @@ simba__awaited simba__turn_await(simba__turn *turn, simba__condition *condition,
     }
     if (turn->hooks->hand_over(turn))
         return SIMBA__MAYBE;
-    return lead_or_follow(turn, condition, until, may_lead(turn) || (has_loop(turn) && !turn->led_for));
+    const bool leads = may_lead(turn) || (has_loop(turn) && !turn->led_for);
+    return leads ? lead(turn, condition, until) : follow(turn, condition, until, true);
 }
 
 void simba__turn_wake(simba__turn *turn, simba__condition *condition)

@@ -77,10 +77,9 @@ static void job_done(simba_job *job)
     const pthread_t ran_on = stage.answered_on;
     answer();
     stage.answered_on = ran_on;
-    stage.request = stage.next;
-    stage.next = NULL;
-    if (stage.request)
-        stage.host->work(stage.host, job);
+    (void)job;
+    if (stage.next)
+        stage.host->wake(stage.host);
 }
 
 static void on_io(simba_io *io, unsigned events)
@@ -133,6 +132,11 @@ static void stage_woken(void *self)
     (void)self;
     if (stage.means == BY_WAKE)
         answer();
+    if (stage.next && !stage.request) {
+        stage.request = stage.next;
+        stage.next = NULL;
+        stage.host->work(stage.host, &stage.job);
+    }
 }
 
 static int stage_watch(void *self, simba_topic *topic)
@@ -351,6 +355,114 @@ static void who_leaves_helps_who_waits(void **state)
     }
     simba_locker_free(lockers[0]);
     simba_locker_free(lockers[1]);
+    close_stage();
+}
+
+/* Two calls: the job of the first is under way, and the second waits for the next one. `quick_returns`: of the first, as far as the
+ * second knows; `moment_ns`: after which the second looks after itself, roughly. */
+static void begin_two(caller callers[2], simba_locker *lockers[2], unsigned quick_returns, int64_t moment_ns)
+{
+    stage.slow = true;
+    atomic_store(&stage.released, false);
+    begin_call(&callers[0], lockers[0]);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.running)));
+    simba__enter(&client->turn);
+    client->turn.quick_returns = quick_returns;
+    client->turn.job_ns = moment_ns / 2;
+    simba__leave(&client->turn);
+    begin_call(&callers[1], lockers[1]);
+    assert_true(REF_WITHIN(LONG_MS, somebody_follows()));
+}
+
+/* Both come back, before the deadline of a request begins another turn. */
+static void end_two(caller callers[2], simba_locker *lockers[2])
+{
+    for (int i = 0; i < 2; i++) {
+        assert_true(REF_WITHIN(ref_scaled_ms(1500), atomic_load(&callers[i].back)));
+        pthread_join(callers[i].thread, NULL);
+        assert_int_equal(callers[i].rc, 0);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(simba_locker_release(lockers[i], NULL), 0);
+}
+
+/* Who comes back at once, as a rule, leaves what others wait for until then. Any other turn hands it to the store. */
+static void who_comes_back_puts_off(void **state)
+{
+    (void)state;
+    caller callers[2];
+    open_stage("stage://x", BY_JOB);
+    simba_locker *lockers[] = {locker_of("orders"), locker_of("invoices")};
+    stage.job.length = SIMBA_JOB_BRIEF;
+    begin_two(callers, lockers, 3, INT64_C(60000000000));
+    atomic_store(&stage.released, true);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&callers[0].back)));
+    simba__enter(&client->turn);
+    simba__leave(&client->turn);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&callers[1].back)));
+    assert_false(pthread_equal(stage.answered_on, callers[0].thread)); /* it did not stay for that */
+    end_two(callers, lockers);
+    simba_locker_free(lockers[0]);
+    simba_locker_free(lockers[1]);
+    close_stage();
+}
+
+/* Should that thread stay away, the one that waits looks after its request itself. Nobody is put off who would not. */
+static void who_is_put_off_looks_after_itself(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 10 };
+    caller callers[2];
+    open_stage("stage://x", BY_JOB);
+    simba_locker *lockers[] = {locker_of("orders"), locker_of("invoices")};
+    stage.job.length = SIMBA_JOB_BRIEF;
+    for (int i = 0; i < ROUNDS; i++) {
+        begin_two(callers, lockers, 3, 0);
+        atomic_store(&stage.released, true);
+        end_two(callers, lockers);
+        begin_two(callers, lockers, 0, 0);
+        pthread_mutex_lock(&client->turn.lock);
+        client->turn.quick_returns = 3;
+        pthread_mutex_unlock(&client->turn.lock);
+        atomic_store(&stage.released, true);
+        end_two(callers, lockers);
+    }
+    simba_locker_free(lockers[0]);
+    simba_locker_free(lockers[1]);
+    close_stage();
+}
+
+/* A thread is known to come back at once when it has done so three times in a row, while others waited. */
+static void quick_returns_are_counted(void **state)
+{
+    (void)state;
+    open_stage("stage://x", BY_JOB);
+    simba__turn *turn = &client->turn;
+    for (unsigned i = 1; i <= 3; i++) {
+        simba__enter(turn);
+        turn->left = pthread_self();
+        turn->left_at =
+            (simba_local){simba__clock_boot().ns + INT64_C(1000000000)}; /* whatever the machine does, it is quick */
+        simba__leave(turn);
+        simba__enter(turn);
+        assert_int_equal(turn->quick_returns, i);
+        simba__leave(turn);
+        simba__enter(turn);
+        assert_int_equal(turn->quick_returns, i); /* nobody waited when it left */
+        simba__leave(turn);
+    }
+    simba__enter(turn);
+    turn->left_at = (simba_local){simba__clock_boot().ns - INT64_C(1000000000)};
+    simba__leave(turn);
+    simba__enter(turn);
+    assert_int_equal(turn->quick_returns, 0);
+    turn->quick_returns = 3;
+    turn->left = (pthread_t)0;
+    turn->left_at = (simba_local){1};
+    simba__leave(turn);
+    simba__enter(turn);
+    assert_int_equal(turn->quick_returns, 3); /* that was another thread */
+    simba__leave(turn);
     close_stage();
 }
 
@@ -865,6 +977,9 @@ int main(void)
         cmocka_unit_test(jobs_are_run_by_whom_they_may_keep),
         cmocka_unit_test(a_limit_holds_beside_a_job),
         cmocka_unit_test(who_leaves_helps_who_waits),
+        cmocka_unit_test(who_comes_back_puts_off),
+        cmocka_unit_test(who_is_put_off_looks_after_itself),
+        cmocka_unit_test(quick_returns_are_counted),
         cmocka_unit_test(an_answer_is_read_by_who_waits),
         cmocka_unit_test(who_leads_is_rung),
         cmocka_unit_test(a_wake_is_heard),
