@@ -124,7 +124,7 @@ static bool begin_posts(simba__turn *turn)
     return true;
 }
 
-/* Does this thread come back at once? */
+/* Has this thread left just before? */
 static void note_return(simba__turn *turn)
 {
     enum { AT_ONCE_NS = 20000 };
@@ -167,7 +167,8 @@ void simba__enter_in_line(simba__turn *turn)
     begin(turn);
 }
 
-/* So many in a row, and it will come back at once the next time. A program that locks, unlocks, and is away for a while has one. */
+/* After so many quick returns in a row, the next one will be quick, too. A thread that locks, unlocks, and is away for a while makes
+ * one in a row. */
 static bool comes_back(const simba__turn *turn)
 {
     enum { QUICK_RETURNS = 3 };
@@ -274,15 +275,17 @@ static simba__awaited sleep_until(simba__turn *turn, simba__sleeper *self, simba
     return SIMBA__MAYBE;
 }
 
-/* In a settled turn. `awaits`: an answer of the store. */
+/* In a settled turn. `awaits`: an answer of the store. If that may be put off, the thread looks after it itself when nobody has for
+ * 0.1 ms and what two jobs take. */
 static simba__awaited follow(simba__turn *turn, simba__condition *condition, simba_local until, bool awaits)
 {
+    enum { MOMENT_NS = 100000 };
     simba__sleeper self = {.awaits = awaits};
     simba__list_append(&turn->followers, &self.of_turn);
     simba__list_append(&condition->sleepers, &self.of_condition);
     simba_local at = until;
     if (awaits && turn->worker.count > 0 && comes_back(turn) && are_few(turn)) {
-        at = simba__local_add(simba__clock_boot(), SIMBA__TURN_MOMENT_US * INT64_C(1000) + 2 * turn->job_ns);
+        at = simba__local_add(simba__clock_boot(), MOMENT_NS + 2 * turn->job_ns);
         self.watchful = at.ns < until.ns;
     }
     const bool watchful = self.watchful;
@@ -365,11 +368,12 @@ static void take_answers(simba__turn *turn)
 
 static void run_job(simba__turn *turn, simba_job *job)
 {
+    enum { LONG_NS = 5000000 }; /* nobody is put off for longer than two of these */
     simba__turn_pause(turn);
     const simba_local begun_at = simba__clock_boot();
     job->run(job);
     simba__enter(turn);
-    turn->job_ns = turn->now.ns - begun_at.ns;
+    turn->job_ns = turn->now.ns - begun_at.ns < LONG_NS ? turn->now.ns - begun_at.ns : LONG_NS;
     job->done(job);
     take_answers(turn); /* simba__turn_help may put off what else there is to do */
 }

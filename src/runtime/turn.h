@@ -55,12 +55,12 @@ struct simba__turn {
     const simba__condition *led_for; /* a thread of the application waits at the reactor for this; NULL: none does */
     simba__list followers;           /* threads that sleep for a condition */
 
-    /* The thread that last left while others waited; how often in a row it was back at once. See simba__turn_help. */
-    pthread_t left;
-    simba_local left_at; /* 0: it has come back */
-    unsigned quick_returns;
-    int64_t job_ns; /* how long the latest job took that such a thread ran */
-    bool puts_off;  /* settling hands nothing to the store now */
+    /* Of threads that leave while others wait, see simba__turn_help: */
+    pthread_t left;         /* the latest */
+    simba_local left_at;    /* 0: it has come back */
+    unsigned quick_returns; /* how often in a row such a thread was back at once */
+    int64_t job_ns;         /* how long the latest job took that a thread of the application ran */
+    bool puts_off;          /* settling hands nothing to the store now */
 
     bool kept;  /* there is a keeper */
     bool aside; /* the bell rings for the leading thread, which has not come yet; the keeper waits for it */
@@ -108,8 +108,7 @@ simba__awaited simba__turn_await(simba__turn *turn, simba__condition *condition,
  *
  * But a thread that comes back at once, as a rule, puts the requests of a few others off until then: they share a job with its next
  * request, which costs little more than a job with one of them. Should it stay away, a thread that waits looks after them itself,
- * after a moment: SIMBA__TURN_MOMENT_US, and what two jobs take. Any other turn hands them to the store as well. */
-enum { SIMBA__TURN_MOMENT_US = 100 };
+ * after a moment. Any other turn hands them to the store as well. */
 void simba__turn_help(simba__turn *turn);
 /* Wake the threads that wait for this condition. */
 void simba__turn_wake(simba__turn *turn, simba__condition *condition);
