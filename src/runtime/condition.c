@@ -25,14 +25,11 @@ void simba__condition_wake(simba__condition *condition, simba__wakeups *wakeups,
         simba__sleeper_wake(SIMBA__OF_ITEM(condition->sleepers.first, simba__sleeper, of_condition), wakeups, let_go);
 }
 
-/* The values of the futex. */
-enum { AWAKE, ASLEEP, CALLED };
-
 /* A thread that finds that it was called may be gone at once, and the sleeper with it: the futex is only an address then. */
 static void call(simba__sleeper *sleeper)
 {
     atomic_uint *futex = &sleeper->called;
-    if (atomic_exchange(futex, CALLED) == ASLEEP)
+    if (atomic_exchange(futex, SIMBA__CALLED) == SIMBA__ASLEEP)
         syscall(SYS_futex, futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
@@ -58,10 +55,10 @@ bool simba__sleep(simba__sleeper *self, simba_local until)
     struct timespec at = {0};
     if (limited)
         at = on_other_clock(until);
-    unsigned awake = AWAKE;
-    (void)atomic_compare_exchange_strong(&self->called, &awake, ASLEEP);
-    while (atomic_load_explicit(&self->called, memory_order_acquire) != CALLED)
-        if (syscall(SYS_futex, &self->called, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, limited ? &at : NULL, NULL,
+    unsigned awake = SIMBA__AWAKE;
+    (void)atomic_compare_exchange_strong(&self->called, &awake, SIMBA__ASLEEP);
+    while (atomic_load_explicit(&self->called, memory_order_acquire) != SIMBA__CALLED)
+        if (syscall(SYS_futex, &self->called, FUTEX_WAIT_BITSET_PRIVATE, SIMBA__ASLEEP, limited ? &at : NULL, NULL,
                     FUTEX_BITSET_MATCH_ANY) != 0 &&
             errno == ETIMEDOUT)
             return false;

@@ -20,6 +20,9 @@ typedef struct simba__condition {
 
 typedef struct simba__sleeper simba__sleeper;
 
+/* What a sleeper's futex says: whoever calls a thread that is still awake need not ask the kernel to. */
+enum { SIMBA__AWAKE, SIMBA__ASLEEP, SIMBA__CALLED };
+
 /* A thread that sleeps; on the stack of that thread. */
 struct simba__sleeper {
     simba__list_item of_condition;
