@@ -124,6 +124,8 @@ static bool hand_over(simba__turn *turn)
 static void leave(simba__turn *turn)
 {
     simba_client *client = of_turn(turn);
+    if (client->closing) /* those who wait are woken below, and nobody would look after what is put off */
+        turn->puts_off = false;
     simba__turn_settle(turn);
     /* While the executor has our thread, another may close the client and free the last handle. */
     const bool hands_over = client->options.dispatch == SIMBA_DISPATCH_EXECUTOR;
