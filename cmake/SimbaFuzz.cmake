@@ -15,7 +15,7 @@ endif()
 simba_glob(_sources
     src/core/*.c src/util/*.c
     src/net/buffer.c src/net/endpoint.c src/net/lookup.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
-    src/runtime/requests.c
+    src/client/window.c
     src/backends/redis/*.c
     src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/patience.c

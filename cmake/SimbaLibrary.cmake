@@ -106,7 +106,7 @@ endfunction()
 simba_glob(_sources src/core/*.c src/net/*.c src/util/*.c)
 list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$") # for stores with LINK
 _simba_object_library(simba_base_objects ${_sources})
-simba_glob(_sources src/runtime/*.c src/api/*.c)
+simba_glob(_sources src/client/*.c src/api/*.c)
 _simba_object_library(simba_objects ${_sources})
 _simba_shared_library(simba_shared simba_objects simba)
 set_target_properties(simba_shared PROPERTIES EXPORT_NAME simba)

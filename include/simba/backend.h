@@ -1,23 +1,24 @@
 /* The contract between simba and a store.
  *
- * Threads. A client works in turns. A turn is a stretch of code that holds the client's turn lock: at any moment at
- * most one thread is in a turn of a given client. The runtime calls every function of the table except `init` and `fini` in
- * a turn, on any thread. A back end must call the functions of the host table in a turn too, except those marked
- * "any thread". No function of the host table calls back into the back end before it returns. A turn must not block: do
- * work that may block in a job (host->work).
+ * Threads. Everything of a client is guarded by its one lock. The client calls every function of the table except `init`, `fini`
+ * and `accepts` under that lock, on any thread. A back end must call the functions of the host table under it too, except
+ * those marked "any thread". No function of the host table calls back into the back end before it returns. Nothing may block
+ * under the lock: do work that may block in a job (host->work).
  *
- * Completion. The back end completes every submitted request exactly once, by host->complete or host->fail. It may do so
- * inside `submit`: completing only queues, and the runtime looks at the queue after the call has returned. The runtime
- * keeps the deadlines, and calls `cancel` when the time of a request is over. A store may use a deadline to bound what it
- * asks of a server, but need not watch it. "Somebody else owns it" is an outcome, never an error. An error means that
- * nobody knows whether the store carried the request out. `text` of an error names the store and the cause, never a
- * password. The runtime checks every reply. It turns a grant or renewal (MINE) into an error if the reply does not name the
+ * Requests. The client hands over as many requests as the table's `window` allows, and keeps the others: so a store that is
+ * handed a request sends it with the next `flush`, and keeps no queue of its own. The back end completes every request
+ * exactly once, by host->complete or host->fail, also inside `submit`; the request is gone as soon as either is called. The
+ * client keeps the deadlines. When the time of a request is over it calls `expire`, and nobody waits for the answer any
+ * more; but the request keeps its place in the window until the back end completes it, because its server may still be
+ * working on it: otherwise an overload would feed itself. "Somebody else owns it" is an outcome, never an error. An error
+ * means that nobody knows whether the store carried the request out. `text` of an error names the store and the cause, never a
+ * password. The client checks every reply. It turns a grant or renewal (MINE) into an error if the reply does not name the
  * request's id, has no token, has another token than the one to be renewed, or has a lease that is over at the reply's
  * own now_ms.
  *
- * Memory. The runtime allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
- * only what it made. A request and all it points to belong to the runtime and stay put until completion. A topic
- * stays put from `watch` until `unwatch` has returned. The runtime calls `fini` exactly once, also after a failed `init`.
+ * Memory. The client allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
+ * only what it made. A request and all it points to belong to the client and stay put until completion. A topic
+ * stays put from `watch` until `unwatch` has returned. The client calls `fini` exactly once, also after a failed `init`.
  *
  * Time and randomness come from the host, so that a simulator can supply them.
  *
@@ -52,13 +53,6 @@
  * store without a clock uses host->epoch_us. If the stored data has no room for notes yet, the store fails the request with
  * SIMBA_ENOTSUP and a text that says that `simba init` makes room.
  *
- * Holders that listen (SIMBA_CAP_WANTED). A client may keep a mutex that nobody of it uses, to take it again without asking.
- * It sets `listens` in the requests of that contender, and the store pushes WANTED to it as soon as another contender waits
- * for the mutex: one that begins to wait later, and one that already waits when the mutex is granted (also before the ACQUIRE
- * completes, or right after). A store that does not know who waits says in its push ACQUIRED that the holder listens; then one
- * who waits asks. WANTED may come more than once, and in vain. A push that is lost must come again when the waiter asks again.
- * Costs nothing for holders that do not listen. Without the capability, `listens` has no meaning.
- *
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
  *   PREPARE        creates what is missing in the store and leaves alone what exists.
  *
@@ -75,7 +69,7 @@
 extern "C" {
 #endif
 
-#define SIMBA_BACKEND_VERSION 4
+#define SIMBA_BACKEND_VERSION 5
 
 /* A point on this host's boot-time clock, which counts suspended time and never steps. A type of its own, so that the
  * compiler refuses to mix it with the store's clock. */
@@ -113,12 +107,9 @@ typedef struct simba_reply {
 
 typedef struct simba_request simba_request;
 struct simba_request {
-    /* Filled in by the runtime. */
+    /* Filled in by the client. */
     simba_op op;
-    bool queue;          /* ACQUIRE: the contender will wait if it does not win */
-    unsigned char stage; /* the runtime's */
-    /* The contender wants to hear when others wait for what it holds, see above. So it says with every request of its own. */
-    bool listens;
+    bool queue;        /* ACQUIRE: the contender will wait if it does not win */
     const char *mutex; /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
     const char *id;
     uint64_t nonce;
@@ -128,37 +119,23 @@ struct simba_request {
     const void *note;     /* WRITE_NOTE: the bytes; NULL if there are none */
     size_t note_size;     /* at most SIMBA_NOTE_MAX */
     uint64_t note_number; /* WRITE_NOTE: counts the writes of a grant, from 1 on */
-    simba_local deadline;
+    simba_local deadline; /* when the client gives the answer up and calls `expire` */
 
-    /* Filled in by the back end, or by host->fail. */
+    /* Filled in by the back end. */
     simba_reply reply;
 
     /* For the back end's own use while it has the request. */
     simba_request *next;
     void *backend_data;
-
-    /* The runtime's. */
-    void (*done)(simba_request *request);
-    simba_error *err;
-    simba_note *ret_note; /* host->noted writes it */
-    simba_request *queue_next, *queue_prev, *queue_child;
-    int64_t patience_ns; /* from handing it over to its first deadline */
-
-    /* Filled in by the runtime: as long as the request stands in line (see `in_line`) its deadline is put off, up to this
-     * time. At 0 it is not put off. */
-    simba_local give_up;
-    /* Filled in by the back end, if a request may stand in line before its server is asked: a time before which the server
-     * cannot have begun with it. A lease counts from then, and so does the time for the answer. 0: from handing it over. */
-    simba_local asked_at;
 };
 
 /* A mutex that somebody in this client waits for or observes. */
 typedef struct simba_topic {
     const char *mutex;
     void *backend_data;
-    /* Somebody wants to hear of every change at once. Otherwise a release that is ours to take is told at once, and it does if
-     * the rest is told within a second. */
-    bool every;
+    /* Somebody wants to hear of every change at once: an observer, or a contender that reports changes. Otherwise a release that
+     * is ours to take is told at once, and it does if the rest is told within a second. Stays as it is while it is watched. */
+    bool observed;
 } simba_topic;
 
 /* A note as a store has it. */
@@ -177,66 +154,50 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_SESSION_LOST, /* the session has ended, and all its grants with it; topic NULL: concerns the whole client */
     SIMBA_PUSH_SESSION_BACK, /* there is a new session: every waiter enters anew; topic NULL */
     SIMBA_PUSH_NOTED,        /* the note has changed; the owner has not */
-    SIMBA_PUSH_WANTED,       /* somebody else waits for it; by push_to, to a holder that listens */
 } simba_push_kind;
 
 typedef struct simba_push {
     simba_push_kind kind;
-    /* ACQUIRED: this holder listens, and the store does not know whether somebody here waits. So one who does asks once, and is
-     * refused, and the store tells the holder. */
-    bool listens;
     simba_owner owner; /* ACQUIRED; FREED: the token of the ended grant, or 0 */
     int64_t now_ms;    /* ACQUIRED: the store's clock */
 } simba_push;
 
-/* How long a job may take, and so which threads may run it. A thread that has a time limit, or that can be cancelled, cannot
- * leave a job before the job is done. */
-typedef enum simba_job_length {
-    SIMBA_JOB_BRIEF = -1,  /* some 10 ms, even under contention: any waiting thread may run it */
-    SIMBA_JOB_LONG = 0,    /* no longer than its requests may take: threads that wait without a limit may run it */
-    SIMBA_JOB_PATIENT = 1, /* longer than that: only worker threads run it */
-} simba_job_length;
-
-/* Work that may block. The runtime calls `run` outside any turn, on a worker thread or on a thread of the application that
- * waits for the outcome, and then `done` in a turn. The back end owns the job and leaves it alone in between. */
+/* Work that may block. The client calls `run` without the lock, on a thread of its own or on one of the application that waits
+ * for the outcome, and then `done` under the lock. The back end owns the job and leaves it alone in between. `run` returns
+ * true when the work is done. If it cannot be sure to be done soon after `until`, it returns false, at once or then, having
+ * left everything so that `run` can be called again: a thread of the client's own then does so, with an `until` of
+ * INT64_MAX, for which the answer must be true. */
 typedef struct simba_job simba_job;
 struct simba_job {
-    void (*run)(simba_job *job);
+    bool (*run)(simba_job *job, simba_local until);
     void (*done)(simba_job *job);
-    simba_job_length length;
-    simba_job *next;
+    simba_job *next; /* the client's */
 };
 
-/* A descriptor that the runtime waits for, on any thread: ideally the one that waits for the answer. */
+/* A descriptor that the client waits for. */
 enum {
     SIMBA_READABLE = 1 << 0,
     SIMBA_WRITABLE = 1 << 1,
-    /* The other side sends no more, or the connection has failed. Who asks for this with SIMBA_READABLE need not read until the
-     * descriptor would block: as long as this is not reported, a read that fills less than its buffer was the last. */
-    SIMBA_ENDED = 1 << 2,
 };
 typedef struct simba_io simba_io;
 struct simba_io {
-    /* In a turn: some of the `events` asked for have happened, or an error has. The runtime reports each event once, and
-     * again only when more has come: go on until the descriptor would block, and do not block. There may be nothing. */
+    /* Under the lock: some of the `events` asked for have happened, or an error has. The client reports an event again as long
+     * as it lasts. There may be nothing; do not block. */
     void (*ready)(simba_io *io, unsigned events);
     int fd;
     unsigned interest; /* SIMBA_READABLE, …: the initial value; io_change changes it later */
-    bool answers;      /* answers to requests arrive here, so a thread that waits for one should read it itself */
 
-    /* The runtime's. */
-    simba_io *next;
-    unsigned looked;
+    simba_io *next; /* the client's */
 };
 
 typedef struct simba_timer simba_timer;
 struct simba_timer {
-    void (*fire)(simba_timer *timer, simba_local now); /* in a turn */
+    void (*fire)(simba_timer *timer, simba_local now); /* under the lock */
     simba_local at;
     size_t index; /* 0: not set */
 };
 
-/* What the runtime offers a back end. */
+/* What the client offers a back end. */
 typedef struct simba_host simba_host;
 struct simba_host {
     unsigned workers; /* how many threads will run jobs of `work`; `init` may change it */
@@ -264,7 +225,7 @@ struct simba_host {
      * count before `from`. */
     void (*session)(simba_host *host, simba_local from, int64_t ms);
 
-    /* Have `woken` called in a turn soon. Any thread; one call of `woken` may answer several of these. */
+    /* Have `woken` called soon, under the lock. Any thread; one call of `woken` may answer several of these. */
     void (*wake)(simba_host *host);
     void (*work)(simba_host *host, simba_job *job);
     /* Register a timer once, in `init` or later, so that setting it cannot fail. SIMBA_ENOMEM. */
@@ -274,7 +235,7 @@ struct simba_host {
 
     /* SIMBA_ENOMEM, SIMBA_ESYSTEM. The io stays put until the back end removes it. Remove it before you close its descriptor;
      * if a library has closed the descriptor already, set `fd` to -1 first. Removing an io that was not added does nothing.
-     * The runtime also reports events that are already there when you add an io or change its interest. */
+     * The client also reports events that are already there when you add an io or change its interest. */
     int (*io_add)(simba_host *host, simba_io *io);
     int (*io_change)(simba_host *host, simba_io *io, unsigned interest);
     void (*io_remove)(simba_host *host, simba_io *io);
@@ -319,8 +280,6 @@ enum {
     SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
     SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* only this process can use it */
     SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
-    SIMBA_CAP_WANTED = 1 << 12,       /* the store pushes WANTED */
-    SIMBA_CAP_ORDER = 1 << 13,        /* a free mutex goes to the first who waits, not to the first who asks */
 };
 
 typedef struct simba_backend {
@@ -330,44 +289,40 @@ typedef struct simba_backend {
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
     size_t instance_size;
     unsigned caps;
+    unsigned window;  /* requests that it takes at a time, counted apart for those of holders and for all others; 0: 256 */
     unsigned workers; /* threads for host->work: the initial value of host->workers */
 
-    /* On the thread that opens the client, before there are any turns; may block. */
+    /* On the thread that opens the client, before anything else; without the lock, and may block. */
     int (*init)(void *self, simba_host *host, const simba_url *url, simba_error *err);
     void (*submit)(void *self, simba_request *request);
-    /* The time of this request, which was submitted and not completed, is over. Let go of it and fail it before you return.
-     * Use SIMBA_ETIMEDOUT, or a code that says better what is wrong, and a text that says what the request waited for. The
-     * server may go on with it; drop its answer. */
-    void (*cancel)(void *self, simba_request *request);
-    /* The turn is over: send all submitted requests at once. */
+    /* The time of this request, which was submitted and not completed, is over, and the client waits for its answer no more.
+     * Complete it once nothing of it is left: at once if it has not been sent, or else when its server has answered or the
+     * connection has ended. Fail it by SIMBA_ETIMEDOUT, or by a code that says better what is wrong, and a text that says what it
+     * waited for. A server that says nothing at all any more must not keep its requests for long: give the connection up. */
+    void (*expire)(void *self, simba_request *request);
+    /* Send all submitted requests at once. */
     void (*flush)(void *self);
     /* Push changes of this mutex from now on. Push CHANGED once when the watch is live. Skip it only if you compare against
      * the oldest state that a contender of this client may still hold (contenders may hold different ones). When in doubt,
-     * push. An error means that there will be no pushes: the runtime then relies on its timers. */
+     * push. An error means that there will be no pushes: the client then relies on its timers. */
     int (*watch)(void *self, simba_topic *topic);
     void (*unwatch)(void *self, simba_topic *topic);
     void (*woken)(void *self);
     /* Complete all outstanding requests, remove every descriptor, clear every timer, then call host->closed, now or later.
-     * The runtime submits nothing after this. */
+     * The client submits nothing after this. */
     void (*close)(void *self);
     /* Called after the client's threads have ended. */
     void (*fini)(void *self);
     /* May be NULL. Can a mutex of this name, which is valid by simba's own rules, exist in a store of this URL? If not,
-     * SIMBA_EINVAL and a sentence. Any thread, in a turn or not. */
+     * SIMBA_EINVAL and a sentence. Any thread, under the lock or not. */
     int (*accepts)(const simba_url *url, const char *mutex, simba_error *err);
     /* With SIMBA_CAP_SESSION, after init: the length of a session to ask the server for, in ms. */
     int64_t (*session_ms)(void *self);
-    /* May be NULL. Names the one of several servers that answers, for people; "": the URL already says it. In a turn. */
+    /* May be NULL. Names the one of several servers that answers, for people; "": the URL already says it. Under the lock. */
     const char *(*server)(void *self);
-    /* May be NULL: `every` of a topic that is watched is not as it was. */
-    void (*every_changed)(void *self, simba_topic *topic);
-    /* May be NULL. The deadline of this request, which was submitted and not completed, has come. Does it stand in line, here
-     * or at its server, behind others that are being answered? Then its turn will come, and asking again would only make the
-     * line longer: the runtime waits on. A store that says so fails the request when its server falls silent. */
-    bool (*in_line)(void *self, simba_request *request);
 } simba_backend;
 
-/* Add a store of your own, for simba_client_open. The runtime copies the table; everything it points to must live for ever.
+/* Add a store of your own, for simba_client_open. The client copies the table; everything it points to must live for ever.
  * Any thread.
  * Errors: EINVAL (wrong version or size, or an incomplete table), ESTATE (the scheme is taken, or there are too many). */
 SIMBA_API int simba_backend_register(const simba_backend *backend);

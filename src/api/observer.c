@@ -3,7 +3,7 @@
 #include <simba.h>
 
 #include "core/observation.h"
-#include "runtime/party.h"
+#include "client/handle.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -17,7 +17,7 @@ struct change {
 };
 
 struct simba_observer {
-    simba__party party; /* first */
+    simba__handle handle; /* first */
     simba__observation machine;
     simba_observed_fn on_changed;
     void *user;
@@ -57,27 +57,27 @@ static void drop_queue(simba_observer *observer)
     observer->noted = false;
 }
 
-static void step(simba__party *party, simba__event *event)
+static void step(simba__handle *handle, simba__event *event)
 {
-    simba_observer *observer = (simba_observer *)(void *)party;
+    simba_observer *observer = (simba_observer *)(void *)handle;
     simba__actions actions;
-    simba__observation_step(&observer->machine, event, party->client->timing.op_timeout_ns, &actions);
+    simba__observation_step(&observer->machine, event, handle->client->timing.op_timeout_ns, &actions);
     if (actions.changed) {
         enqueue(observer);
-        simba__strand_post(&party->strand);
+        simba__callbacks_add(handle);
     }
-    simba__party_act(party, &actions, "", NULL);
+    simba__handle_act(handle, &actions, "", NULL);
     if (actions.done)
-        simba__party_stopped(party);
+        simba__handle_stopped(handle);
 }
 
-static void noted(simba__party *party)
+static void noted(simba__handle *handle)
 {
-    simba_observer *observer = (simba_observer *)(void *)party;
+    simba_observer *observer = (simba_observer *)(void *)handle;
     if (!observer->on_noted)
         return;
     observer->noted = true;
-    simba__strand_post(&party->strand);
+    simba__callbacks_add(handle);
 }
 
 static int tell_note(simba_observer *observer)
@@ -85,9 +85,9 @@ static int tell_note(simba_observer *observer)
     if (!observer->noted)
         return -1;
     observer->noted = false;
-    simba__turn_pause(&observer->party.client->turn);
+    simba__pause(observer->handle.client);
     observer->on_noted(observer, observer->user);
-    simba__enter(&observer->party.client->turn);
+    simba__lock(observer->handle.client);
     return 1;
 }
 
@@ -110,9 +110,9 @@ static bool take(simba_observer *observer, simba_owner *ret_owner)
     return true;
 }
 
-static int run_one(simba__party *party)
+static int run_callback(simba__handle *handle)
 {
-    simba_observer *observer = (simba_observer *)(void *)party;
+    simba_observer *observer = (simba_observer *)(void *)handle;
     simba_state state = {.before = observer->told};
     if (simba__observation_is_over(&observer->machine)) {
         drop_queue(observer);
@@ -124,22 +124,22 @@ static int run_one(simba__party *party)
         return 0; /* the changes between the two were dropped */
     observer->begun = true;
     observer->told = state.after;
-    simba__turn_pause(&party->client->turn);
+    simba__pause(handle->client);
     observer->on_changed(observer, &state, observer->user);
-    simba__enter(&party->client->turn);
+    simba__lock(handle->client);
     return 1;
 }
 
-static void destroy(simba__party *party)
+static void destroy(simba__handle *handle)
 {
-    simba_observer *observer = (simba_observer *)(void *)party;
+    simba_observer *observer = (simba_observer *)(void *)handle;
     drop_queue(observer);
     if (observer->on_freed)
         observer->on_freed(observer->user);
     simba__free(observer);
 }
 
-static const simba__party_type type = {.event = step, .run_one = run_one, .destroy = destroy, .noted = noted};
+static const simba__handle_type type = {.step = step, .callback = run_callback, .destroy = destroy, .noted = noted};
 
 static int check(const simba_observer_options *options, simba_error *err)
 {
@@ -178,14 +178,14 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     observer->on_noted = client->backend->caps & SIMBA_CAP_NOTE ? own.on_noted : NULL;
     observer->last = &observer->first;
     simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
-    simba__enter(&client->turn);
-    rc = simba__party_init(&observer->party, &type, client, mutex, err);
-    simba__leave(&client->turn);
+    simba__lock(client);
+    rc = simba__handle_init(&observer->handle, &type, client, mutex, err);
+    simba__unlock(client);
     if (rc < 0) {
         simba__free(observer);
         return rc;
     }
-    observer->party.curious = true;
+    observer->handle.observes = true;
     *ret_observer = observer;
     return 0;
 }
@@ -194,25 +194,25 @@ int simba_observer_start(simba_observer *observer)
 {
     if (!observer)
         return SIMBA_EINVAL;
-    simba_client *client = observer->party.client;
-    int rc = simba__client_enter(client, NULL);
+    simba_client *client = observer->handle.client;
+    int rc = simba__lock_checked(client, false, NULL);
     if (rc < 0)
         return rc;
     if (client->closing) {
         rc = SIMBA_ECLOSED;
-    } else if (observer->party.running) {
+    } else if (observer->handle.running) {
         rc = SIMBA_ESTATE;
     } else {
         simba__event event = {
-            .kind = SIMBA__EV_START, .now = client->turn.now, .seed = client->host.random(&client->host)};
+            .kind = SIMBA__EV_START, .now = client->now, .seed = client->host.random(&client->host)};
         observer->told = (simba_owner){0};
         observer->begun = false;
         drop_queue(observer); /* it was stopped inside its own callback, with changes still to report */
-        simba__party_started(&observer->party);
-        simba__party_want(&observer->party, true);
-        step(&observer->party, &event);
+        simba__handle_started(&observer->handle);
+        simba__handle_want(&observer->handle, true);
+        step(&observer->handle, &event);
     }
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return rc;
 }
 
@@ -220,35 +220,35 @@ int simba_observer_stop(simba_observer *observer)
 {
     if (!observer)
         return SIMBA_EINVAL;
-    simba_client *client = observer->party.client;
-    const int rc = simba__client_enter_open(client);
+    simba_client *client = observer->handle.client;
+    const int rc = simba__lock_checked(client, true, NULL);
     if (rc < 0)
         return rc;
-    simba__party_stop(&observer->party);
-    simba__leave(&client->turn);
+    simba__handle_stop(&observer->handle);
+    simba__unlock(client);
     return 0;
 }
 
 void simba_observer_free(simba_observer *observer)
 {
     if (observer)
-        simba__party_free(&observer->party);
+        simba__handle_free(&observer->handle);
 }
 
 const char *simba_observer_mutex(const simba_observer *observer)
 {
-    return observer ? observer->party.topic->mutex : NULL;
+    return observer ? observer->handle.watch->mutex : NULL;
 }
 
 int simba_observer_owner(simba_observer *observer, simba_owner *ret_owner)
 {
     if (!observer || !ret_owner)
         return SIMBA_EINVAL;
-    simba_client *client = observer->party.client;
-    const int rc = simba__client_enter_open(client);
+    simba_client *client = observer->handle.client;
+    const int rc = simba__lock_checked(client, true, NULL);
     if (rc < 0)
         return rc;
     *ret_owner = observer->machine.owner;
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return 0;
 }

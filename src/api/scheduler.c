@@ -1,11 +1,11 @@
-/* The scheduler: a member whose strand runs periodic work while it leads. Notifications and work share the strand,
+/* The scheduler: a candidate whose strand runs periodic work while it leads. Notifications and work share the strand,
  * so it always waits for a run in progress before it gives leadership back. This file keeps the time of the next run
- * for schedules that begin anew with each leadership, runtime/timetable.c for remembered ones. */
+ * for schedules that begin anew with each leadership, client/schedule_driver.c for remembered ones. */
 #include <simba.h>
 #include <stdatomic.h>
 
-#include "runtime/timetable.h"
-#include "runtime/worknote.h"
+#include "client/notes.h"
+#include "client/schedule_driver.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -19,14 +19,14 @@ struct simba_run {
 };
 
 struct simba_scheduler {
-    simba__member member; /* first */
+    simba__candidate candidate; /* first */
     simba_schedule schedule;
     int64_t initial_delay_ns;
     int64_t period_ns;
     simba_work_fn work;
     void *user;
     simba_freed_fn on_freed;
-    simba__timetable *table; /* NULL: the schedule begins anew with each leadership */
+    simba__schedule_driver *driver; /* NULL: the schedule begins anew with each leadership */
     simba_timer start_timer; /* of the next run */
     simba_local next;
     simba_run run;
@@ -35,46 +35,47 @@ struct simba_scheduler {
     bool due;
 };
 
-static void told(simba__member *member, const simba__actions *actions)
+static void told(simba__candidate *candidate, const simba__step *step)
 {
-    simba_scheduler *scheduler = (simba_scheduler *)(void *)member;
-    simba_client *client = member->party.client;
+    const simba__actions *actions = step->actions;
+    simba_scheduler *scheduler = (simba_scheduler *)(void *)candidate;
+    simba_client *client = candidate->handle.client;
     scheduler->acquired |= actions->acquired;
     if (actions->released) {
         scheduler->released = true;
         atomic_store(&scheduler->run.stopping, true);
-        simba__timers_clear(&client->turn.timers, &scheduler->start_timer);
-        if (scheduler->table)
-            simba__timetable_leave(scheduler->table);
-        simba__turn_signal(&client->turn, &client->turn.changed); /* a run may be asleep */
+        simba__timers_clear(&client->timers, &scheduler->start_timer);
+        if (scheduler->driver)
+            simba__schedule_driver_leave(scheduler->driver);
+        simba__wake(client, &scheduler->run); /* it may be asleep */
     }
     if (actions->acquired || actions->released)
-        simba__strand_post(&member->party.strand);
+        simba__callbacks_add(&candidate->handle);
 }
 
 static void on_due(simba_timer *timer, simba_local now)
 {
     (void)now;
     simba_scheduler *scheduler = (simba_scheduler *)(void *)((char *)timer - offsetof(simba_scheduler, start_timer));
-    if (scheduler->table) {
-        simba__timetable_timer(scheduler->table);
+    if (scheduler->driver) {
+        simba__schedule_driver_timer(scheduler->driver);
         return;
     }
     scheduler->due = true;
-    simba__strand_post(&scheduler->member.party.strand);
+    simba__callbacks_add(&scheduler->candidate.handle);
 }
 
 static void plan(simba_scheduler *scheduler, simba_local at)
 {
-    simba_client *client = scheduler->member.party.client;
+    simba_client *client = scheduler->candidate.handle.client;
     scheduler->next = at;
     if (!scheduler->released)
-        simba__timers_set(&client->turn.timers, &scheduler->start_timer, at);
+        simba__timers_set(&client->timers, &scheduler->start_timer, at);
 }
 
 static void plan_next(simba_scheduler *scheduler)
 {
-    const simba_local now = scheduler->member.party.client->turn.now;
+    const simba_local now = scheduler->candidate.handle.client->now;
     if (scheduler->schedule == SIMBA_SCHEDULE_FIXED_DELAY) {
         plan(scheduler, simba__local_add(now, scheduler->period_ns));
         return;
@@ -88,51 +89,51 @@ static void plan_next(simba_scheduler *scheduler)
 /* The first run of a leadership is planned. */
 static void begin_to_lead(simba_scheduler *scheduler)
 {
-    simba_client *client = scheduler->member.party.client;
+    simba_client *client = scheduler->candidate.handle.client;
     scheduler->leads = true;
     atomic_store(&scheduler->run.stopping, false);
-    if (scheduler->table)
-        simba__timetable_lead(scheduler->table);
+    if (scheduler->driver)
+        simba__schedule_driver_lead(scheduler->driver);
     else
-        plan(scheduler, simba__local_add(client->turn.now, scheduler->initial_delay_ns));
+        plan(scheduler, simba__local_add(client->now, scheduler->initial_delay_ns));
 }
 
 static void run_work(simba_scheduler *scheduler)
 {
-    simba_client *client = scheduler->member.party.client;
+    simba_client *client = scheduler->candidate.handle.client;
     simba_run *run = &scheduler->run;
     run->finished = false;
     run->result = 0;
-    simba__turn_pause(&client->turn);
+    simba__pause(client);
     scheduler->work(run, scheduler->user);
     const bool cut_short = simba_run_stopping(run) && !run->finished;
-    simba__enter(&client->turn);
-    if (!scheduler->table)
+    simba__lock(client);
+    if (!scheduler->driver)
         plan_next(scheduler);
     else if (cut_short)
-        simba__timetable_cut_short(scheduler->table);
+        simba__schedule_driver_cut_short(scheduler->driver);
     else
-        simba__timetable_ran(scheduler->table, run->result);
+        simba__schedule_driver_ran(scheduler->driver, run->result);
 }
 
 static bool is_due(const simba_scheduler *scheduler)
 {
-    return scheduler->leads && (scheduler->table ? simba__timetable_is_due(scheduler->table) : scheduler->due);
+    return scheduler->leads && (scheduler->driver ? simba__schedule_driver_is_due(scheduler->driver) : scheduler->due);
 }
 
-static int run_one(simba__party *party)
+static int run_callback(simba__handle *handle)
 {
-    simba_scheduler *scheduler = (simba_scheduler *)(void *)party;
+    simba_scheduler *scheduler = (simba_scheduler *)(void *)handle;
     if (scheduler->acquired || is_due(scheduler))
-        simba__member_look(&scheduler->member);
+        simba__candidate_look(&scheduler->candidate);
     if (scheduler->released) {
-        if (scheduler->table && simba__timetable_busy(scheduler->table))
+        if (scheduler->driver && simba__schedule_driver_busy(scheduler->driver))
             return -1; /* the end of the last run is still being recorded */
         scheduler->acquired = false;
         scheduler->released = false;
         scheduler->leads = false;
         scheduler->due = false;
-        simba__member_ack(&scheduler->member);
+        simba__candidate_ack(&scheduler->candidate);
         return 0;
     }
     if (scheduler->acquired) {
@@ -149,23 +150,23 @@ static int run_one(simba__party *party)
 
 static void free_scheduler(simba_scheduler *scheduler)
 {
-    if (scheduler->table)
-        simba__timetable_fini(scheduler->table);
-    simba__free(scheduler->table);
+    if (scheduler->driver)
+        simba__schedule_driver_fini(scheduler->driver);
+    simba__free(scheduler->driver);
     simba__free(scheduler);
 }
 
-static void destroy(simba__party *party)
+static void destroy(simba__handle *handle)
 {
-    simba_scheduler *scheduler = (simba_scheduler *)(void *)party;
-    simba__member_fini(&scheduler->member);
+    simba_scheduler *scheduler = (simba_scheduler *)(void *)handle;
+    simba__candidate_fini(&scheduler->candidate);
     if (scheduler->on_freed)
         scheduler->on_freed(scheduler->user);
     free_scheduler(scheduler);
 }
 
-static const simba__member_type type = {
-    .party = {.event = simba__member_step, .run_one = run_one, .destroy = destroy, .is_member = true, .timers = 1},
+static const simba__candidate_type type = {
+    .handle = {.step = simba__candidate_step, .callback = run_callback, .destroy = destroy, .contends = true, .timers = 1},
     .told = told,
 };
 
@@ -185,7 +186,7 @@ static int check(const simba_scheduler_options *options, simba_error *err)
     return 0;
 }
 
-static int make_table(simba_scheduler *scheduler, const simba_client *client, const simba_scheduler_options *options,
+static int make_driver(simba_scheduler *scheduler, const simba_client *client, const simba_scheduler_options *options,
                       simba_error *err)
 {
     if (options->schedule != SIMBA_SCHEDULE_INTERVAL && options->schedule != SIMBA_SCHEDULE_CRON) {
@@ -198,12 +199,12 @@ static int make_table(simba_scheduler *scheduler, const simba_client *client, co
     if (!(client->backend->caps & SIMBA_CAP_NOTE))
         return simba__fail(err, SIMBA_ENOTSUP, "%s:// keeps no notes, in which a schedule is remembered",
                            simba_url_scheme(client->url));
-    scheduler->table = simba__calloc(1, sizeof *scheduler->table);
-    if (!scheduler->table)
+    scheduler->driver = simba__calloc(1, sizeof *scheduler->driver);
+    if (!scheduler->driver)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    scheduler->table->member = &scheduler->member;
-    scheduler->table->timer = &scheduler->start_timer;
-    return simba__timetable_init(scheduler->table, options, err);
+    scheduler->driver->candidate = &scheduler->candidate;
+    scheduler->driver->timer = &scheduler->start_timer;
+    return simba__schedule_driver_init(scheduler->driver, options, err);
 }
 
 int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,
@@ -230,9 +231,9 @@ int simba_scheduler_new(simba_client *client, const char *mutex, const simba_sch
     scheduler->on_freed = own.on_freed;
     scheduler->start_timer.fire = on_due;
     scheduler->run.scheduler = scheduler;
-    rc = make_table(scheduler, client, &own, err);
+    rc = make_driver(scheduler, client, &own, err);
     if (rc == 0)
-        rc = simba__member_init(&scheduler->member, &type, client, mutex, own.id, &own.timing, err);
+        rc = simba__candidate_init(&scheduler->candidate, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         free_scheduler(scheduler);
         return rc;
@@ -243,83 +244,83 @@ int simba_scheduler_new(simba_client *client, const char *mutex, const simba_sch
 
 int simba_scheduler_start(simba_scheduler *scheduler)
 {
-    return scheduler ? simba__member_public_start(&scheduler->member) : SIMBA_EINVAL;
+    return scheduler ? simba__candidate_start(&scheduler->candidate) : SIMBA_EINVAL;
 }
 
 int simba_scheduler_stop(simba_scheduler *scheduler)
 {
-    return scheduler ? simba__member_public_stop(&scheduler->member) : SIMBA_EINVAL;
+    return scheduler ? simba__candidate_stop(&scheduler->candidate) : SIMBA_EINVAL;
 }
 
 void simba_scheduler_free(simba_scheduler *scheduler)
 {
     if (scheduler)
-        simba__party_free(&scheduler->member.party);
+        simba__handle_free(&scheduler->candidate.handle);
 }
 
 simba_status simba_scheduler_status(const simba_scheduler *scheduler)
 {
-    return scheduler ? simba__member_status(&scheduler->member) : SIMBA_STATUS_INITIAL;
+    return scheduler ? simba__candidate_status(&scheduler->candidate) : SIMBA_STATUS_INITIAL;
 }
 
 bool simba_scheduler_is_leader(const simba_scheduler *scheduler)
 {
-    return scheduler && simba__member_held_for_ns(&scheduler->member) > 0;
+    return scheduler && simba__candidate_held_for_ns(&scheduler->candidate) > 0;
 }
 
 const char *simba_scheduler_id(const simba_scheduler *scheduler)
 {
-    return scheduler ? scheduler->member.id : NULL;
+    return scheduler ? scheduler->candidate.id : NULL;
 }
 
 int simba_scheduler_lease(const simba_scheduler *scheduler, simba_lease *ret_lease)
 {
-    return scheduler && ret_lease ? simba__member_lease(&scheduler->member, ret_lease) : SIMBA_EINVAL;
+    return scheduler && ret_lease ? simba__candidate_lease(&scheduler->candidate, ret_lease) : SIMBA_EINVAL;
 }
 
 int simba_scheduler_owner(simba_scheduler *scheduler, simba_owner *ret_owner)
 {
-    return scheduler && ret_owner ? simba__member_owner(&scheduler->member, ret_owner) : SIMBA_EINVAL;
+    return scheduler && ret_owner ? simba__candidate_owner(&scheduler->candidate, ret_owner) : SIMBA_EINVAL;
 }
 
 int64_t simba_scheduler_owner_left_ms(simba_scheduler *scheduler)
 {
-    return scheduler ? simba__member_owner_left_ms(&scheduler->member) : 0;
+    return scheduler ? simba__candidate_owner_left_ms(&scheduler->candidate) : 0;
 }
 
 int simba_scheduler_grant(simba_scheduler *scheduler, simba_grant *ret_grant)
 {
-    return scheduler && ret_grant ? simba__member_grant(&scheduler->member, ret_grant) : SIMBA_EINVAL;
+    return scheduler && ret_grant ? simba__candidate_grant(&scheduler->candidate, ret_grant) : SIMBA_EINVAL;
 }
 
 /* --- inside a run --------------------------------------------------------------------------------- */
 
 bool simba_run_stopping(const simba_run *run)
 {
-    return atomic_load(&run->stopping) || simba__member_held_for_ns(&run->scheduler->member) == 0;
+    return atomic_load(&run->stopping) || simba__candidate_held_for_ns(&run->scheduler->candidate) == 0;
 }
 
 int64_t simba_run_held_for_ms(const simba_run *run)
 {
-    return simba__member_held_for_ns(&run->scheduler->member) / SIMBA__NS_PER_MS;
+    return simba__candidate_held_for_ns(&run->scheduler->candidate) / SIMBA__NS_PER_MS;
 }
 
 uint64_t simba_run_token(const simba_run *run)
 {
-    return simba__member_token(&run->scheduler->member);
+    return simba__candidate_token(&run->scheduler->candidate);
 }
 
 bool simba_run_sleep(simba_run *run, int64_t ms)
 {
-    simba_client *client = run->scheduler->member.party.client;
-    if (simba__client_enter(client, NULL) < 0)
+    simba_client *client = run->scheduler->candidate.handle.client;
+    if (simba__lock_checked(client, false, NULL) < 0)
         return true;
     const simba_local until = ms < SIMBA_LEASE_MAX_MS
-                                  ? simba__local_add(client->turn.now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS)
+                                  ? simba__local_add(client->now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS)
                                   : SIMBA__NEVER;
-    while (!atomic_load(&run->stopping) && !simba__local_reached(client->turn.now, until))
-        simba__turn_wait(&client->turn, &client->turn.changed, until);
-    simba__leave(&client->turn);
+    while (!atomic_load(&run->stopping) && !simba__local_reached(client->now, until))
+        simba__wait(client, run, until);
+    simba__unlock(client);
     return simba_run_stopping(run);
 }
 
@@ -327,22 +328,22 @@ int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_e
 {
     if (!run)
         return simba__fail(err, SIMBA_EINVAL, "run is NULL");
-    return run->scheduler->table ? simba__timetable_note_set(run->scheduler->table, bytes, length, err)
-                                 : simba__worknote_set(&run->scheduler->member, 0, bytes, length, err);
+    return run->scheduler->driver ? simba__schedule_driver_note_set(run->scheduler->driver, bytes, length, err)
+                                 : simba__work_note_set(&run->scheduler->candidate, bytes, length, err);
 }
 
 int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)
 {
     if (!run || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", run ? "ret_note" : "run");
-    return simba__worknote_get(&run->scheduler->member, err, ret_note);
+    return simba__work_note_get(&run->scheduler->candidate, err, ret_note);
 }
 
 /* The plan does not change while a run goes on. */
 static const simba__plan *plan_of(const simba_run *run)
 {
     static const simba__plan none = {.kind = SIMBA__PLAN_WAIT};
-    return run->scheduler->table ? &run->scheduler->table->conductor.plan : &none;
+    return run->scheduler->driver ? &run->scheduler->driver->conductor.plan : &none;
 }
 
 int64_t simba_run_due_at_ms(const simba_run *run)

@@ -19,7 +19,6 @@ void simba__contention_init(machine *m, const simba__timing *timing, bool leaves
     m->timing = timing;
     m->leaves_queue = leaves_queue;
     m->wake = SIMBA__NEVER;
-    m->give_up = SIMBA__NEVER;
 }
 
 /* --- the lease ----------------------------------------------------------------------------------- */
@@ -81,21 +80,17 @@ bool simba__contention_wants_news(const machine *m, unsigned caps)
         return false;
     if (caps & SIMBA_CAP_WATCH_FREE)
         return true;
-    return m->phase == SIMBA__SEEK && m->queued && m->owner.id;
+    return m->phase == SIMBA__SEEK && m->queued && !simba_owner_is_none(&m->owner);
 }
 
-void simba__actions_request(const actions *a, const char *id, const simba__timing *timing, simba_request *ret_request)
+void simba__actions_request(const actions *a, const simba__timing *timing, simba_request *ret_request)
 {
     ret_request->op = a->op;
     ret_request->queue = a->queue;
-    ret_request->listens = a->listens;
-    ret_request->id = id;
     ret_request->nonce = a->nonce;
     ret_request->token = a->token;
     ret_request->ttl_ms = timing ? timing->ms.ttl_ms : 0;
     ret_request->transition_ms = timing ? timing->ms.transition_ms : 0;
-    ret_request->deadline = a->deadline;
-    ret_request->give_up = a->give_up;
 }
 
 /* --- renewing again -------------------------------------------------------------------------------- */
@@ -217,34 +212,18 @@ static void check_invariant(const machine *m, simba_local now, const actions *ou
 
 /* --- moves --------------------------------------------------------------------------------------- */
 
-static const simba__known nobody;
+static const simba_owner nobody;
 
 /* The owner that the reply or the push names. */
-static simba__known owner_in(const simba__event *event)
+static const simba_owner *owner_in(const simba__event *event)
 {
-    return simba__known_of(event->kind == SIMBA__EV_REPLY ? &event->reply->owner : &event->push->owner,
-                           event->owner_id);
+    return event->kind == SIMBA__EV_REPLY ? &event->reply->owner : &event->push->owner;
 }
 
-static void learn(machine *m, const simba__known *owner, actions *out)
+static void learn(machine *m, const simba_owner *owner, actions *out)
 {
-    out->changed |= simba__knows_another(&m->owner, owner);
+    out->changed |= simba__is_another(&m->owner, owner);
     m->owner = *owner;
-}
-
-static void learn_from(machine *m, const simba__event *event, actions *out)
-{
-    const simba__known owner = owner_in(event);
-    learn(m, &owner, out);
-}
-
-/* Of a request that stands in line: asking again would put it at the end. A renewal is of no use when the lease has ended; a
- * release takes the time that it needs. */
-static simba_local worth_waiting_until(const machine *m, simba_op op)
-{
-    if (op == SIMBA_OP_RENEW)
-        return guard(m);
-    return op == SIMBA_OP_ACQUIRE ? m->give_up : SIMBA__NEVER;
 }
 
 static void submit(machine *m, simba_op op, simba_local now, actions *out)
@@ -263,16 +242,12 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->submit = true;
     out->op = op;
     out->queue = op == SIMBA_OP_ACQUIRE && !m->try_once;
-    out->listens = m->listens;
     out->generation = m->generation;
     out->nonce = m->nonce;
     out->token = m->token;
-    out->deadline = simba__local_add(now, simba__period_op_timeout_ns(m->timing, op));
+    out->timeout_ns = simba__period_op_timeout_ns(m->timing, op);
     if (op == SIMBA_OP_RENEW)
-        out->deadline = renew_deadline(m, now, out->deadline);
-    if (op == SIMBA_OP_ACQUIRE && m->give_up.ns > now.ns)
-        out->deadline = simba__local_min(out->deadline, m->give_up);
-    out->give_up = worth_waiting_until(m, op);
+        out->timeout_ns = renew_deadline(m, now, simba__local_add(now, out->timeout_ns)).ns - now.ns;
 }
 
 static void seek(machine *m, simba_local now, actions *out)
@@ -331,7 +306,7 @@ static void give_back_or_finish(machine *m, simba_local now, actions *out)
         finish(m, now, out);
 }
 
-static void tell_released(machine *m, simba_reason reason, const simba__known *owner, bool graceful, actions *out)
+static void tell_released(machine *m, simba_reason reason, const simba_owner *owner, bool graceful, actions *out)
 {
     move(m, SIMBA__TIDY);
     m->reason = (uint8_t)reason;
@@ -341,6 +316,7 @@ static void tell_released(machine *m, simba_reason reason, const simba__known *o
     learn(m, owner, out);
     out->released = true;
     out->reason = reason;
+    out->withdraw = m->in_flight && !graceful; /* nobody needs a renewal any more that has not been sent */
 }
 
 static void lose_session(machine *m, simba_local now, actions *out)
@@ -397,7 +373,7 @@ static void acquire_won(machine *m, const simba__event *event, actions *out)
         give_back(m, now, out);
         return;
     }
-    learn_from(m, event, out);
+    learn(m, owner_in(event), out);
     move(m, SIMBA__HOLD);
     m->held_since = now;
     m->wake = renew_at(m);
@@ -414,7 +390,7 @@ static void acquire_lost(machine *m, const simba__event *event, actions *out)
     const simba_reply *reply = event->reply;
     const simba_local now = event->now;
     m->maybe_granted = false;
-    learn_from(m, event, out);
+    learn(m, owner_in(event), out);
     m->stop |= m->try_once;
     if (m->stop) {
         give_back_or_finish(m, now, out);
@@ -453,7 +429,7 @@ static void renewed(machine *m, const simba__event *event, actions *out)
         m->lease_from = m->sent_at;
     m->wake = renew_at(m);
     if (m->phase == SIMBA__HOLD)
-        m->owner = owner_in(event);
+        m->owner = *owner_in(event);
     if (m->kick)
         submit(m, SIMBA_OP_RENEW, event->now, out); /* the push may be younger than this answer */
 }
@@ -467,11 +443,10 @@ static void on_renew_reply(machine *m, const simba__event *event, actions *out)
     } else if (reply->outcome == SIMBA_MINE && reply->owner.token == m->token) {
         renewed(m, event, out);
     } else {
-        const simba__known owner = owner_in(event);
         m->maybe_granted = false;
         if (m->phase == SIMBA__HOLD)
-            tell_released(m, reply->outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED, &owner,
-                          false, out);
+            tell_released(m, reply->outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED,
+                          &reply->owner, false, out);
         else
             m->graceful = false;
     }
@@ -496,20 +471,8 @@ static void on_release_reply(machine *m, const simba__event *event, actions *out
         return;
     }
     if (event->reply->status == 0)
-        learn_from(m, event, out);
+        learn(m, owner_in(event), out);
     finish(m, now, out);
-}
-
-/* A request may have stood in line for long before its server was asked. No server is asked before it is told to, nor after it
- * has answered: a store that says so is not believed. A push that came before the server was asked is older than the answer. */
-static void look_when_asked(machine *m, const simba__event *event)
-{
-    const simba_local asked_at = event->asked_at;
-    if (asked_at.ns <= m->sent_at.ns || asked_at.ns > event->now.ns)
-        return;
-    m->sent_at = asked_at;
-    if (asked_at.ns > m->kicked_at.ns)
-        m->kick = false;
 }
 
 static void on_reply(machine *m, const simba__event *event, actions *out)
@@ -519,7 +482,10 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
     m->in_flight = false;
     m->last_error = event->reply->status;
     m->last_outcome = (uint8_t)event->reply->outcome;
-    look_when_asked(m, event);
+    if (event->sent_at.ns > 0) { /* otherwise the store has never seen it */
+        m->sent_at = event->sent_at;
+        m->kick &= m->kicked_at.ns >= event->sent_at.ns; /* an answer is younger than a push that came before its request */
+    }
     switch ((simba_op)m->op) {
     case SIMBA_OP_ACQUIRE:
         on_acquire_reply(m, event, out);
@@ -544,7 +510,6 @@ static void on_start(machine *m, const simba__event *event, actions *out)
     SIMBA__ASSERT(m->phase == SIMBA__IDLE);
     m->seed = event->seed;
     m->nonce = simba__random_next(&m->seed);
-    m->give_up = event->give_up;
     m->owner = nobody;
     m->stop = false;
     m->reason = SIMBA_REASON_NONE;
@@ -572,7 +537,7 @@ static void on_stop(machine *m, simba_local now, actions *out)
         if (!m->in_flight)
             give_back_or_finish(m, now, out);
         else
-            out->hurry = true;
+            out->withdraw = true;
         break;
     case SIMBA__HOLD:
         tell_released(m, SIMBA_REASON_STOPPED, &nobody, true, out);
@@ -621,30 +586,17 @@ static bool steps_back(const machine *m)
     return m->reason == SIMBA_REASON_HOLD_LIMIT;
 }
 
-/* Another one has it now. A holder that listens is to hear of us, unless it has because of another party of this client or of a
- * request that was refused on its account. */
+/* Another one has it now. */
 static void on_acquired_by_another(machine *m, const simba__event *event, actions *out)
 {
     const simba_push *push = event->push;
-    const simba_local now = event->now;
-    const bool tell_it = push->listens && !event->used && push->owner.token > m->owner.token;
     if (push->owner.token < m->owner.token)
         return; /* a reply came first */
-    learn_from(m, event, out);
-    /* A contender that has not asked since its last leadership has to ask in any case. */
-    if (!m->queued)
-        return;
-    if (tell_it) {
-        /* If a request is in flight, its answer may be that this grant is ours: then another party has to ask as well. */
-        const bool in_flight = m->in_flight;
-        ask_again(m, now, out);
-        out->used = !in_flight;
-        return;
-    }
-    /* Where there is a queue, every waiter has to ask now and then: it loses its place when another contender of this client
-     * uses an invitation. */
-    if (!m->in_flight && !m->timing->session && !m->leaves_queue)
-        wait_for_end(m, &push->owner, push->now_ms, 0, now);
+    learn(m, &push->owner, out);
+    /* A contender that has not asked since its last leadership has to ask in any case. And where there is a queue, every waiter
+     * has to ask now and then: it loses its place when another contender of this client uses an invitation. */
+    if (m->queued && !m->in_flight && !m->timing->session && !m->leaves_queue)
+        wait_for_end(m, &push->owner, push->now_ms, 0, event->now);
 }
 
 static void on_push_while_seeking(machine *m, const simba__event *event, simba_local now, actions *out)
@@ -667,7 +619,6 @@ static void on_push_while_seeking(machine *m, const simba__event *event, simba_l
     case SIMBA_PUSH_FREED:
         break; /* somebody else's turn */
     case SIMBA_PUSH_NOTED:
-    case SIMBA_PUSH_WANTED:
         break; /* says nothing about the owner */
     case SIMBA_PUSH_SESSION_LOST:
         m->maybe_granted = false;
@@ -685,8 +636,7 @@ static void on_push(machine *m, const simba__event *event, simba_local now, acti
         lose_session(m, now, out);
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
                !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
-               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED &&
-               push->kind != SIMBA_PUSH_WANTED) {
+               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED) {
         /* Somebody says that the mutex is not ours any more. Ask the store. */
         ask_again(m, now, out);
         out->used = false;

@@ -11,9 +11,8 @@
  *                                    └──────────┘ ◀───────────────────┘
  *
  * Rules that always hold, and that everything else relies on:
- *   - A lease counts from the moment its request was handed over, or from the moment at which its server was asked if the
- *     store says when that was; never from the reply. It ends by our own clock.
- *     Every step looks at the clock first, whatever the event is.
+ *   - A lease counts from the moment at which its request was handed to the store, never from the reply. It ends by our own
+ *     clock. Every step looks at the clock first, whatever the event is.
  *   - At most one request is in flight. The machine ignores a reply that does not carry the generation of that request.
  *   - The application gets one on_released per on_acquired. Nothing new begins until it has returned (the ACK event).
  *   - A grant that may exist in the store (`maybe_granted`) is given back before the contender stops or begins anew.
@@ -49,13 +48,12 @@ typedef struct simba__event {
     simba_local now;
     simba_local session_until; /* session stores: the session cannot have ended before this, by our own clock */
     uint64_t seed;             /* START: fresh randomness; the incarnation's nonce comes from it */
-    simba_local give_up;       /* START: no request needs an answer after this; SIMBA__NEVER for contenders */
     uint32_t generation;       /* REPLY */
     const simba_reply *reply;  /* REPLY */
-    simba_local asked_at;      /* REPLY: when the server was asked, as the store says; 0: it does not say */
+    simba_local sent_at;       /* REPLY: when the request was handed to the store; 0: it never was */
+    const simba_error *error;  /* REPLY: why it failed, for those who report it; may be NULL */
     const simba_push *push;    /* PUSH */
-    const char *owner_id;      /* REPLY, PUSH: the id of the owner in it, as simba__known_of wants it; NULL: nobody */
-    bool used;                 /* PUSH: it led to something, with a party before; the handler sets it for this one */
+    bool used;                 /* PUSH: whoever carries out the actions says here whether they have used it */
 } simba__event;
 
 /* What to do now, in this order. */
@@ -70,14 +68,12 @@ typedef struct simba__actions {
     simba_reason reason; /* released */
     simba_op op;
     bool queue;
-    bool listens;
     uint32_t generation;
     uint64_t nonce;
     uint64_t token;
-    simba_local deadline;
-    simba_local give_up; /* of a request that stands in line: nobody needs the answer after this */
-    bool hurry;          /* the request in flight is to end at its deadline, even if it stands in line */
-    simba_local timer;   /* always valid: wake the machine then; SIMBA__NEVER: not at all */
+    int64_t timeout_ns; /* of the request, from handing it over */
+    bool withdraw;      /* if the request in flight has not been handed over, it fails now */
+    simba_local timer;  /* always valid: wake the machine then; SIMBA__NEVER: not at all */
 } simba__actions;
 
 typedef struct simba__contention {
@@ -85,15 +81,14 @@ typedef struct simba__contention {
     uint64_t seed;
     uint64_t nonce;            /* of this incarnation; new after every start and every loss */
     uint64_t token;            /* of the grant; 0 without one */
-    simba_local sent_at;       /* when the request in flight was handed over; once it is answered: when it was asked */
+    simba_local sent_at;       /* when the latest request was made; once it is answered: when it was handed over */
     simba_local kicked_at;     /* of the latest `kick` */
-    simba_local lease_from;    /* when the request that last confirmed the lease was handed over, or asked */
+    simba_local lease_from;    /* when the request that last confirmed the lease was handed over */
     simba_local session_until; /* from the latest event */
     simba_local held_since;
     int64_t min_hold_ns; /* a stop before this time keeps the mutex from others; 0: no such promise */
     simba_local wake;    /* when the phase goes on by itself */
-    simba_local give_up;
-    simba__known owner;  /* as last heard */
+    simba_owner owner;   /* as last heard */
     uint32_t generation; /* of the latest request */
     int last_error;      /* of the latest request that failed; 0 after one that did not */
     uint16_t failures;   /* in a row */
@@ -105,7 +100,6 @@ typedef struct simba__contention {
     bool stop;         /* the application asked to stop */
     bool once;         /* locker: one leadership, then done */
     bool try_once;     /* locker: one answer, then done */
-    bool listens;      /* wants to hear when others wait for what it holds */
     bool leaves_queue; /* waiters have an entry in the store that they must remove */
     bool queued;       /* that entry may exist */
     bool kick;         /* a push came while a request was in flight: ask again */
@@ -128,8 +122,7 @@ simba_status simba__contention_status(const simba__contention *machine);
 /* Should the store watch the mutex for this contender? Where watching has a cost, only waiters need it. */
 bool simba__contention_wants_news(const simba__contention *machine, unsigned caps);
 
-/* Fill in the request that `actions` ask for (of this machine, or of an observation, which has no timing). */
-void simba__actions_request(const simba__actions *actions, const char *id, const simba__timing *timing,
-                            simba_request *ret_request);
+/* Fill in the request that `actions` ask for (of this machine, or of an observation, which has no timing), but for its names. */
+void simba__actions_request(const simba__actions *actions, const simba__timing *timing, simba_request *ret_request);
 
 #endif

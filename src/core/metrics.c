@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/tally.h"
+#include "core/trace.h"
 #include "util/assert.h"
 #include "util/escape.h"
 #include "util/sized.h"

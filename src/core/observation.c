@@ -62,7 +62,7 @@ static void learn(machine *m, const simba_owner *owner, actions *out)
     m->owner = *owner;
 }
 
-static void read_owner(machine *m, simba_local now, int64_t op_timeout_ns, actions *out)
+static void read_owner(machine *m, int64_t op_timeout_ns, actions *out)
 {
     move(m, SIMBA__READS);
     m->kick = false;
@@ -71,7 +71,7 @@ static void read_owner(machine *m, simba_local now, int64_t op_timeout_ns, actio
     out->submit = true;
     out->op = SIMBA_OP_READ;
     out->generation = m->generation;
-    out->deadline = simba__local_add(now, op_timeout_ns);
+    out->timeout_ns = op_timeout_ns;
 }
 
 static void rest_until(machine *m, simba_local at)
@@ -115,7 +115,7 @@ static void on_reply(machine *m, const simba__event *event, int64_t op_timeout_n
         const int64_t pause = m->poll_ns >> (6 - m->failures);
         rest_until(m, simba__local_add(event->now, simba__random_range(&m->seed, pause / 2, pause + SIMBA__NS_PER_MS)));
     } else if (m->kick) {
-        read_owner(m, event->now, op_timeout_ns, out);
+        read_owner(m, op_timeout_ns, out);
     } else {
         m->failures = 0;
         learn(m, &event->reply->owner, out);
@@ -127,7 +127,7 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
 {
     static const simba_owner nobody;
     const simba_push *push = event->push;
-    if (simba__observation_is_over(m) || push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_WANTED)
+    if (simba__observation_is_over(m) || push->kind == SIMBA_PUSH_NOTED)
         return;
     if (push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token >= m->owner.token) {
         learn(m, &push->owner, out);
@@ -138,7 +138,7 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
     } else if (push->kind == SIMBA_PUSH_RELEASED || push->kind == SIMBA_PUSH_FREED) {
         learn(m, &nobody, out);
     } else if (push->kind != SIMBA_PUSH_ACQUIRED && m->phase == SIMBA__RESTS) {
-        read_owner(m, event->now, op_timeout_ns, out);
+        read_owner(m, op_timeout_ns, out);
     }
     m->kick |= m->phase == SIMBA__READS && !out->submit;
 }
@@ -159,14 +159,14 @@ void simba__observation_step(machine *m, const simba__event *event, int64_t op_t
         SIMBA__ASSERT(m->phase == SIMBA__OBSERVES_NOT);
         simba__observation_init(m, m->poll_ns);
         m->seed = event->seed;
-        read_owner(m, event->now, op_timeout_ns, ret_actions);
+        read_owner(m, op_timeout_ns, ret_actions);
         break;
     case SIMBA__EV_STOP:
         on_stop(m, ret_actions);
         break;
     case SIMBA__EV_TIMER:
         if (m->phase == SIMBA__RESTS && simba__local_reached(event->now, m->wake))
-            read_owner(m, event->now, op_timeout_ns, ret_actions);
+            read_owner(m, op_timeout_ns, ret_actions);
         break;
     case SIMBA__EV_REPLY:
         on_reply(m, event, op_timeout_ns, ret_actions);

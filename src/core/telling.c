@@ -16,7 +16,7 @@ bool simba__telling_note(simba__telling *telling, const simba__actions *actions,
     return telling->acquired || telling->released || telling->changed;
 }
 
-bool simba__telling_take(simba__telling *telling, const simba__known *owner, simba__tell *ret_tell)
+bool simba__telling_take(simba__telling *telling, const simba_owner *owner, simba__tell *ret_tell)
 {
     memset(ret_tell, 0, sizeof *ret_tell);
     if (telling->acquired && telling->released) {
@@ -32,7 +32,7 @@ bool simba__telling_take(simba__telling *telling, const simba__known *owner, sim
     ret_tell->released = telling->released;
     ret_tell->ack = telling->released;
     ret_tell->reason = (simba_reason)telling->reason;
-    ret_tell->state = (simba_state){simba__known_shown(&telling->told), simba__known_shown(owner)};
+    ret_tell->state = (simba_state){telling->told, *owner};
     if (telling->acquired && ret_tell->state.before.token == ret_tell->state.after.token)
         ret_tell->state.before = (simba_owner){0}; /* news of our own grant came before its late reply */
     ret_tell->changed = telling->changed && simba_state_changed(&ret_tell->state);

@@ -7,7 +7,7 @@
 #include "core/contention.h"
 
 typedef struct simba__telling {
-    simba__known told; /* the owner as the application knows it */
+    simba_owner told;  /* the owner as the application knows it */
     uint8_t reason;
     bool acquired, released, changed; /* to be told */
     bool noted;                       /* likewise: the note may be another one. Whoever runs callbacks takes it back */
@@ -27,6 +27,6 @@ typedef struct simba__tell {
 bool simba__telling_note(simba__telling *telling, const simba__actions *actions, bool wants_changes);
 
 /* Take what is to be told; `owner` is the one that the machine knows of, and the application knows of afterwards. False: nothing. */
-bool simba__telling_take(simba__telling *telling, const simba__known *owner, simba__tell *ret_tell);
+bool simba__telling_take(simba__telling *telling, const simba_owner *owner, simba__tell *ret_tell);
 
 #endif

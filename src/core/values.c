@@ -42,17 +42,6 @@ bool simba_state_released(const simba_state *state, const char *id)
     return simba_state_changed(state) && simba_owner_is(&state->before, id);
 }
 
-simba_owner simba__known_shown(const simba__known *known)
-{
-    simba_owner owner = {.acquired_at_ms = known->acquired_at_ms,
-                         .ttl_at_ms = known->ttl_at_ms,
-                         .transition_at_ms = known->transition_at_ms,
-                         .token = known->token};
-    if (known->id)
-        strcpy(owner.id, known->id);
-    return owner;
-}
-
 const char *simba_reason_name(simba_reason reason)
 {
     switch (reason) {

@@ -20,7 +20,7 @@
 #include "util/error.h"
 
 enum { BACKOFF_FIRST_MS = 20, BACKOFF_DOUBLINGS = 5 };
-enum { TALKS = SIMBA_READABLE | SIMBA_ENDED }; /* what a connected socket is always asked for */
+enum { TALKS = SIMBA_READABLE }; /* what a connected socket is always asked for */
 
 /* --- failing and trying again --------------------------------------------------------------------- */
 
@@ -138,28 +138,22 @@ static void take_bytes(simba__link *link, const char *data, size_t length)
     }
 }
 
-/* Read all there is, but with a limit, in case the server sends faster than we read: then the rest is reported
- * again. `to_its_end`: after the bytes there is an end or an error to be read. */
-static void read_socket(simba__link *link, bool to_its_end)
+/* Read what there is, but with a limit, in case the server sends faster than we read: the rest is reported again. */
+static void read_socket(simba__link *link)
 {
     enum { MOST = 64 };
     char bytes[16384];
     const unsigned life = link->life;
-    for (int i = 0; i < MOST && link->life == life; i++) {
-        const ssize_t length = recv(link->socket.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    ssize_t length = sizeof bytes;
+    for (int i = 0; i < MOST && link->life == life && length == sizeof bytes; i++) {
+        length = recv(link->socket.fd, bytes, sizeof bytes, MSG_DONTWAIT);
         if (length > 0)
             take_bytes(link, bytes, (size_t)length);
         else if (length == 0)
             fail_lost(link, "the server closed it");
         else if (!is_transient(errno))
             fail_lost(link, strerror(errno));
-        else
-            return;
-        if (length > 0 && (size_t)length < sizeof bytes && !to_its_end)
-            return; /* an answer is shorter than that, nearly always: this saves a call for each */
     }
-    if (link->life == life && link->host->io_change(link->host, &link->socket, link->socket.interest) < 0)
-        fail_lost(link, "out of memory");
 }
 
 /* --- writing -------------------------------------------------------------------------------------- */
@@ -222,7 +216,7 @@ static void on_talk(simba_io *socket, unsigned events)
     if (events & SIMBA_WRITABLE)
         send_wire(link);
     if (link->life == life && events & SIMBA_READABLE)
-        read_socket(link, events & SIMBA_ENDED);
+        read_socket(link);
     if (link->life == life)
         simba__link_flush(link);
 }
@@ -281,7 +275,7 @@ static int connect_to(simba__link *link, const struct sockaddr *address, socklen
         return errno;
     if (address->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    link->socket = (simba_io){.ready = on_connected, .fd = fd, .interest = SIMBA_WRITABLE, .answers = true};
+    link->socket = (simba_io){.ready = on_connected, .fd = fd, .interest = SIMBA_WRITABLE};
     int error = 0;
     if (connect(fd, address, length) < 0 && errno != EINPROGRESS)
         error = errno;

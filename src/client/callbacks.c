@@ -1,0 +1,264 @@
+/* See callbacks.h. */
+#include "client/callbacks.h"
+
+#include "client/client.h"
+#include "client/handle.h"
+#include "client/log.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/thread.h"
+
+#define IDLE_NS (5000 * SIMBA__NS_PER_MS)
+#define STALL_NS (5 * SIMBA__NS_PER_MS)
+
+typedef struct pool_thread {
+    simba__list_item item;
+    simba_client *client;
+    pthread_t thread;
+} pool_thread;
+
+/* The callbacks that run on this thread, innermost first. */
+struct frame {
+    const simba__handle *handle;
+    struct frame *outer;
+};
+
+static _Thread_local struct frame *frames;
+
+bool simba__callbacks_are_inside(const simba__handle *handle)
+{
+    const struct frame *frame = frames;
+    while (frame && frame->handle != handle)
+        frame = frame->outer;
+    return frame != NULL;
+}
+
+bool simba__callbacks_are_inside_client(const simba_client *client)
+{
+    const struct frame *frame = frames;
+    while (frame && frame->handle->client != client)
+        frame = frame->outer;
+    return frame != NULL;
+}
+
+/* --- running ---------------------------------------------------------------------------------------- */
+
+/* The bell of the application's loop rings while anything is queued, whichever thread takes it. */
+static void take(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    simba__list_remove(&handle->of_callbacks);
+    if (client->callbacks.queued.count == 0)
+        simba__bell_hush(client->reactor.loop_bell);
+}
+
+static simba__handle *take_first(simba__callbacks *callbacks)
+{
+    simba__handle *handle = SIMBA__OF_ITEM(callbacks->queued.first, simba__handle, of_callbacks);
+    take(handle);
+    return handle;
+}
+
+/* The caller has taken the handle out of the queue; this uses up the queue's reference. */
+static unsigned run(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    struct frame frame = {handle, frames};
+    unsigned ran = 0;
+    handle->callback_state = SIMBA__CALLBACKS_RUNNING;
+    frames = &frame;
+    for (int more = handle->type->callback(handle); more >= 0; more = handle->type->callback(handle))
+        ran += (unsigned)more;
+    frames = frame.outer;
+    handle->callback_state = SIMBA__CALLBACKS_IDLE;
+    client->stats.callbacks += ran;
+    simba__wake(client, handle);
+    simba__handle_let_orphan_go(handle);
+    simba__handle_unref(handle);
+    return ran;
+}
+
+unsigned simba__callbacks_run(simba_client *client)
+{
+    unsigned ran = 0;
+    while (client->callbacks.queued.first)
+        ran += run(take_first(&client->callbacks));
+    return ran;
+}
+
+bool simba__callbacks_help(simba__handle *handle)
+{
+    if (handle->callback_state != SIMBA__CALLBACKS_QUEUED)
+        return false;
+    if (handle->handed)
+        handle->refs++; /* the executor still has its own reference, and will find nothing to run */
+    else
+        take(handle);
+    run(handle);
+    return true;
+}
+
+/* --- the pool --------------------------------------------------------------------------------------- */
+
+static void *run_pool(void *arg)
+{
+    pool_thread *self = arg;
+    simba_client *client = self->client;
+    simba__callbacks *pool = &client->callbacks;
+    simba__lock(client);
+    while (!pool->quit) {
+        if (pool->queued.first) {
+            pool->progress_at = client->now;
+            run(take_first(pool));
+            continue;
+        }
+        const simba_local until = simba__local_add(client->now, IDLE_NS);
+        pool->idle++;
+        simba__unlock(client); /* handles that are dead go now */
+        simba__lock(client);
+        if (!pool->queued.first && !pool->quit)
+            simba__sleep(client, pool, until);
+        pool->idle--;
+        if (simba__local_reached(client->now, until) && !pool->queued.first && pool->threads.count > 1)
+            break;
+    }
+    simba__list_append(&pool->ended, &self->item);
+    simba__wake(client, &pool->ended);
+    simba__unlock(client);
+    return NULL;
+}
+
+static void join_ended(simba__callbacks *pool)
+{
+    while (pool->ended.first) {
+        pool_thread *ended = SIMBA__OF_ITEM(pool->ended.first, pool_thread, item);
+        simba__list_remove(&ended->item);
+        pthread_join(ended->thread, NULL);
+        simba__free(ended);
+    }
+}
+
+static int add_thread(simba_client *client)
+{
+    pool_thread *self = simba__calloc(1, sizeof *self);
+    if (!self)
+        return SIMBA_ENOMEM;
+    self->client = client;
+    if (simba__thread_create(&self->thread, run_pool, self) != 0) {
+        simba__free(self);
+        return SIMBA_ESYSTEM;
+    }
+    simba__list_append(&client->callbacks.threads, &self->item);
+    return 0;
+}
+
+/* A slow callback must not delay those of another mutex. Quick callbacks, however many, need no more threads: the pool adds a
+ * thread only when none of its threads has made progress for a moment. If it cannot, the existing threads get to it later. */
+static void on_stalled(simba_timer *timer, simba_local now)
+{
+    simba_client *client = SIMBA__OF_ITEM(timer, simba_client, callbacks.stalled);
+    simba__callbacks *pool = &client->callbacks;
+    if (pool->quit || pool->queued.count <= pool->idle || pool->threads.count >= client->options.max_callback_threads)
+        return;
+    if (simba__local_reached(now, simba__local_add(pool->progress_at, STALL_NS))) {
+        join_ended(pool);
+        if (add_thread(client) < 0)
+            simba__log(&client->options, SIMBA_LOG_WARN, "cannot add a callback thread to the %zu there are",
+                       pool->threads.count);
+    }
+    simba__timers_set(&client->timers, timer, simba__local_add(now, STALL_NS));
+}
+
+/* --- the executor ----------------------------------------------------------------------------------- */
+
+static void run_handed(void *arg)
+{
+    simba__handle *handle = arg;
+    simba_client *client = handle->client;
+    simba__lock(client);
+    handle->handed = false;
+    if (handle->callback_state == SIMBA__CALLBACKS_QUEUED)
+        run(handle);
+    else
+        simba__handle_unref(handle); /* another thread has run it */
+    simba__unlock(client);
+}
+
+bool simba__callbacks_hand_over(simba_client *client)
+{
+    if (!client->callbacks.queued.first || client->options.dispatch != SIMBA_DISPATCH_EXECUTOR)
+        return false;
+    while (client->callbacks.queued.first) {
+        simba__handle *handle = take_first(&client->callbacks);
+        handle->handed = true;
+        simba__pause(client);
+        client->options.executor(client->options.executor_user, run_handed, handle);
+        simba__lock(client);
+    }
+    return true;
+}
+
+/* --- adding ----------------------------------------------------------------------------------------- */
+
+void simba__callbacks_add(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    simba__callbacks *callbacks = &client->callbacks;
+    if (handle->callback_state != SIMBA__CALLBACKS_IDLE)
+        return; /* the thread that runs them will look again */
+    handle->callback_state = SIMBA__CALLBACKS_QUEUED;
+    if (!handle->handed) { /* otherwise the executor still owes a call for an earlier time, which will do */
+        handle->refs++;
+        simba__list_append(&callbacks->queued, &handle->of_callbacks);
+    }
+    simba__wake(client, handle); /* a thread that waits for the handle may run them itself */
+    if (client->options.dispatch == SIMBA_DISPATCH_FD && callbacks->queued.count == 1) {
+        simba__bell_ring(client->reactor.loop_bell);
+    } else if (client->options.dispatch == SIMBA_DISPATCH_POOL) {
+        simba__wake_one(client, callbacks);
+        if (callbacks->queued.count > callbacks->idle && callbacks->stalled.index == 0)
+            simba__timers_set(&client->timers, &callbacks->stalled, simba__local_add(client->now, STALL_NS));
+    }
+}
+
+simba__list simba__callbacks_take_dead(simba__callbacks *callbacks)
+{
+    simba__list dead = {0};
+    while (callbacks->dead.first)
+        simba__list_append(&dead, callbacks->dead.first);
+    return dead;
+}
+
+/* --- beginning and end ------------------------------------------------------------------------------ */
+
+int simba__callbacks_start(simba_client *client, simba_error *err)
+{
+    simba__callbacks *callbacks = &client->callbacks;
+    callbacks->stalled.fire = on_stalled;
+    callbacks->ready = true;
+    if (client->options.dispatch != SIMBA_DISPATCH_POOL)
+        return 0;
+    simba__lock(client);
+    int rc = simba__timers_reserve(&client->timers, 1);
+    if (rc == 0)
+        rc = add_thread(client);
+    simba__unlock(client);
+    return rc == 0 ? 0 : simba__fail(err, rc, "cannot start a callback thread");
+}
+
+void simba__callbacks_stop(simba_client *client)
+{
+    simba__callbacks *pool = &client->callbacks;
+    if (!pool->ready)
+        return;
+    simba__lock(client);
+    pool->quit = true;
+    simba__timers_clear(&client->timers, &pool->stalled);
+    simba__wake(client, pool);
+    while (pool->threads.first)
+        simba__sleep(client, &pool->ended, SIMBA__NEVER);
+    simba__unlock(client);
+    join_ended(pool);
+    pool->ready = false;
+}

@@ -1,0 +1,226 @@
+/* See handle.h. */
+#include "client/handle.h"
+
+#include <assert.h>
+
+#include "client/log.h"
+#include "core/trace.h"
+#include "util/error.h"
+
+/* --- events ----------------------------------------------------------------------------------------- */
+
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    static const simba_reply no_memory = {.status = SIMBA_ENOMEM};
+    simba__handle *handle = SIMBA__OF_ITEM(timer, simba__handle, timer);
+    simba__event event = {.kind = SIMBA__EV_TIMER, .now = now};
+    simba_error error;
+    if (handle->unasked) {
+        simba__error_set(&error, SIMBA_ENOMEM, "%s: out of memory", handle->watch->mutex);
+        event.kind = SIMBA__EV_REPLY;
+        event.generation = handle->generation;
+        event.reply = &no_memory;
+        event.error = &error;
+    }
+    handle->unasked = false;
+    handle->type->step(handle, &event);
+}
+
+static void on_reply(simba__request *request, const simba_error *error)
+{
+    simba__handle *handle = request->of;
+    simba__event event = {
+        .kind = SIMBA__EV_REPLY,
+        .now = handle->client->now,
+        .generation = handle->generation,
+        .reply = &request->shown.reply,
+        .sent_at = request->sent_at,
+        .error = error,
+    };
+    handle->request = NULL;
+    handle->type->step(handle, &event);
+}
+
+/* --- what machines ask for -------------------------------------------------------------------------- */
+
+/* The machine hears of it by the timer, at once: it has just been told that the request is under way. */
+static void fail_to_ask(simba__handle *handle, const simba_request *wanted)
+{
+    simba_client *client = handle->client;
+    simba_error cause;
+    simba__fail(&cause, SIMBA_ENOMEM, "out of memory");
+    simba__log_failure(client, wanted, &cause);
+    simba__count_error(&client->stats, SIMBA_ENOMEM);
+    handle->unasked = true;
+}
+
+static void ask(simba__handle *handle, const simba__actions *actions, const char *id, const simba__timing *timing)
+{
+    simba_client *client = handle->client;
+    simba_request wanted;
+    wanted = (simba_request){.mutex = handle->watch->mutex, .id = id};
+    simba__actions_request(actions, timing, &wanted);
+    simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
+    handle->generation = actions->generation;
+    handle->request = request;
+    if (!request) {
+        fail_to_ask(handle, &wanted);
+        return;
+    }
+    request->done = on_reply;
+    request->of = handle;
+    simba__window_add(&client->window, request, client->now);
+}
+
+void simba__handle_act(simba__handle *handle, const simba__actions *actions, const char *id,
+                       const simba__timing *timing)
+{
+    simba_client *client = handle->client;
+    if (actions->submit)
+        ask(handle, actions, id, timing);
+    simba__timers_set(&client->timers, &handle->timer, handle->unasked ? client->now : actions->timer);
+    simba__watches_retry(&client->watches, handle->watch);
+}
+
+void simba__handle_want(simba__handle *handle, bool wants)
+{
+    if (handle->wants == wants)
+        return;
+    handle->wants = wants;
+    simba__watches_want(&handle->client->watches, handle->watch, wants ? 1 : -1, handle->observes);
+}
+
+/* --- its life --------------------------------------------------------------------------------------- */
+
+int simba__handle_init(simba__handle *handle, const simba__handle_type *type, simba_client *client, const char *mutex,
+                       simba_error *err)
+{
+    const unsigned timers = type->timers + 1;
+    if (client->closing)
+        return simba__fail(err, SIMBA_ECLOSED, "the client is closed");
+    if (simba__timers_reserve(&client->timers, timers) < 0)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    handle->watch = simba__watches_get(&client->watches, mutex);
+    if (!handle->watch) {
+        simba__timers_unreserve(&client->timers, timers);
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    }
+    handle->type = type;
+    handle->client = client;
+    handle->timer.fire = on_timer;
+    handle->refs = 1;
+    simba__list_append(&client->handles, &handle->of_client);
+    client->stats.contenders += type->contends;
+    atomic_fetch_add(&client->refs, 1);
+    return 0;
+}
+
+void simba__handle_started(simba__handle *handle)
+{
+    assert(!handle->running);
+    handle->running = true;
+    handle->starts++;
+    handle->client->running++;
+    simba__list_append(&handle->watch->handles, &handle->of_watch);
+}
+
+void simba__handle_stopped(simba__handle *handle)
+{
+    if (!handle->running)
+        return;
+    handle->running = false;
+    handle->client->running--;
+    simba__list_remove(&handle->of_watch);
+    simba__handle_want(handle, false);
+    simba__wake(handle->client, handle);
+    simba__handle_let_orphan_go(handle);
+}
+
+void simba__handle_send_stop(simba__handle *handle)
+{
+    simba__event event = {.kind = SIMBA__EV_STOP, .now = handle->client->now};
+    if (handle->running)
+        handle->type->step(handle, &event);
+}
+
+void simba__handle_wait(simba__handle *handle, simba_local until)
+{
+    if (!simba__callbacks_help(handle))
+        simba__wait(handle->client, handle, until);
+}
+
+static bool is_busy(const simba__handle *handle)
+{
+    return handle->running || handle->callback_state != SIMBA__CALLBACKS_IDLE;
+}
+
+void simba__handle_stop(simba__handle *handle)
+{
+    simba__handle_send_stop(handle);
+    if (simba__callbacks_are_inside(handle))
+        return;
+    /* Another thread may start it again before this one has looked: then there is nothing left to wait for. */
+    const uint32_t starts = handle->starts;
+    while (handle->starts == starts && is_busy(handle))
+        simba__handle_wait(handle, SIMBA__NEVER);
+}
+
+void simba__handle_unref(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    assert(handle->refs > 0);
+    if (--handle->refs > 0)
+        return;
+    assert(!handle->running && !handle->request);
+    simba__list_remove(&handle->of_client);
+    simba__timers_clear(&client->timers, &handle->timer);
+    simba__timers_unreserve(&client->timers, handle->type->timers + 1);
+    simba__watches_put(&client->watches, handle->watch);
+    client->stats.contenders -= handle->type->contends;
+    simba__list_append(&client->callbacks.dead, &handle->of_callbacks);
+}
+
+void simba__handle_let_orphan_go(simba__handle *handle)
+{
+    if (!handle->orphaned || is_busy(handle))
+        return;
+    handle->orphaned = false;
+    simba__handle_unref(handle);
+}
+
+void simba__handle_free(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    if (simba__lock_checked(client, false, NULL) < 0)
+        return; /* the lock belongs to the parent, and may be held for ever here */
+    simba__handle_stop(handle);
+    if (simba__callbacks_are_inside(handle))
+        handle->orphaned = true;
+    else
+        simba__handle_unref(handle);
+    simba__unlock(client);
+}
+
+void simba__handle_discard(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    if (simba__lock_checked(client, false, NULL) < 0)
+        return;
+    simba__handle_send_stop(handle);
+    if (is_busy(handle))
+        handle->orphaned = true;
+    else
+        simba__handle_unref(handle);
+    simba__unlock(client);
+}
+
+void simba__handles_destroy(simba__list *dead)
+{
+    while (dead->first) {
+        simba__handle *handle = SIMBA__OF_ITEM(dead->first, simba__handle, of_callbacks);
+        simba_client *client = handle->client;
+        simba__list_remove(&handle->of_callbacks);
+        handle->type->destroy(handle);
+        simba__client_unref(client);
+    }
+}

@@ -1,0 +1,359 @@
+/* The lock of a client, its polling thread, and how threads wait.
+ *
+ * Whoever takes the lock reads the clock once. Before the lock is released, the store gets the requests that there is room for,
+ * the timer is set, jobs are announced and threads are woken: so a stretch of code under the lock never leaves anything undone.
+ *
+ * One thread at a time polls the descriptors: the client's own thread, which does nothing else, or, if an application's loop
+ * drives the client (SIMBA_DISPATCH_FD), any thread that waits in a call. All others sleep, each on a condition of its own. */
+#include <errno.h>
+#include <limits.h>
+#include <time.h>
+
+#include "client/client.h"
+#include "client/handle.h"
+#include "client/log.h"
+#include "util/assert.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/thread.h"
+
+/* A thread that sleeps. It lies on that thread's stack: it is woken under the lock, so it is still there then. */
+typedef struct waiter {
+    simba__list_item item; /* of `waiters`, then of `woken`; in none once it has been woken */
+    pthread_cond_t cond;
+    const void *awaits;
+    bool may_poll;
+} waiter;
+
+static waiter *of_item(simba__list_item *item)
+{
+    return SIMBA__OF_ITEM(item, waiter, item);
+}
+
+/* --- before the lock is released -------------------------------------------------------------------- */
+
+/* Have the store do what there is to do, until nothing is left: an answer may lead to a request, which a store in this process
+ * answers at once. True: there was something. */
+static bool settle(simba_client *client)
+{
+    bool any = false;
+    for (; !client->store_closed; any = true) {
+        if (client->watches.changed) {
+            simba__watches_settle(&client->watches, client->backend, client->store);
+        } else if (simba__window_has_work(&client->window)) {
+            client->stats.requests += simba__window_hand_over(&client->window, client->now);
+            client->stats.batches++;
+            client->backend->flush(client->store);
+        } else if (atomic_load_explicit(&client->wake_wanted, memory_order_relaxed) &&
+                   atomic_exchange(&client->wake_wanted, false)) {
+            client->backend->woken(client->store);
+        } else {
+            break;
+        }
+    }
+    return any;
+}
+
+/* Nobody polls, and the application's loop may stand still: a thread that waits in a call has to. */
+static void find_poller(simba_client *client)
+{
+    if (client->polled || client->options.dispatch != SIMBA_DISPATCH_FD)
+        return;
+    for (simba__list_item *item = client->waiters.first; item; item = item->next) {
+        if (of_item(item)->may_poll) {
+            simba__list_append(&client->woken, item);
+            return;
+        }
+    }
+}
+
+static void prepare_to_release(simba_client *client)
+{
+    settle(client);
+    if (!simba__reactor_arm(&client->reactor, simba__timers_earliest(&client->timers)))
+        simba__log(&client->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
+    simba__jobs_announce(client);
+    find_poller(client);
+    while (client->woken.first) {
+        waiter *woken = of_item(client->woken.first);
+        simba__list_remove(&woken->item);
+        pthread_cond_signal(&woken->cond);
+    }
+    atomic_store_explicit(&client->locked_by, 0, memory_order_relaxed);
+}
+
+static void begin(simba_client *client)
+{
+    atomic_store_explicit(&client->locked_by, pthread_self(), memory_order_relaxed);
+    client->now = simba__clock_boot();
+}
+
+/* --- the lock --------------------------------------------------------------------------------------- */
+
+bool simba__is_locked_here(const simba_client *client)
+{
+    return pthread_equal(atomic_load_explicit(&client->locked_by, memory_order_relaxed), pthread_self());
+}
+
+void simba__lock(simba_client *client)
+{
+    /* The thread would wait for itself for ever, and nothing would renew the leases. */
+    SIMBA__ASSERT(!simba__is_locked_here(client) ||
+                  !"simba was called by a log function, or by a handler of a signal");
+    pthread_mutex_lock(&client->lock);
+    begin(client);
+}
+
+void simba__pause(simba_client *client)
+{
+    prepare_to_release(client);
+    pthread_mutex_unlock(&client->lock);
+}
+
+int simba__lock_checked(simba_client *client, bool open, simba_error *err)
+{
+    const int rc = simba__client_forked(client, err);
+    if (rc < 0)
+        return rc;
+    simba__lock(client);
+    if (!open || !client->closed)
+        return 0;
+    simba__unlock(client);
+    return simba__fail(err, SIMBA_ECLOSED, "the client is closed");
+}
+
+void simba__unlock(simba_client *client)
+{
+    settle(client);
+    /* While the executor has our thread, another may close the client and free the last handle. */
+    const bool hands_over = client->options.dispatch == SIMBA_DISPATCH_EXECUTOR;
+    if (hands_over) {
+        atomic_fetch_add(&client->refs, 1);
+        simba__callbacks_hand_over(client);
+    }
+    simba__list dead = simba__callbacks_take_dead(&client->callbacks);
+    simba__pause(client);
+    simba__handles_destroy(&dead); /* without the lock: the application may be told */
+    if (hands_over)
+        simba__client_unref(client);
+}
+
+/* --- waking ----------------------------------------------------------------------------------------- */
+
+/* Whoever closes the client (and awaits that) looks at all that ends. */
+static bool is_meant(const simba_client *client, const void *waits_for, const void *awaits)
+{
+    return waits_for && (waits_for == awaits || (client->closing && waits_for == client));
+}
+
+static void wake(simba_client *client, const void *awaits, bool all)
+{
+    for (simba__list_item *item = client->waiters.first, *next; item; item = next) {
+        next = item->next;
+        if (!is_meant(client, of_item(item)->awaits, awaits))
+            continue;
+        simba__list_append(&client->woken, item);
+        if (!all)
+            return;
+    }
+}
+
+void simba__wake(simba_client *client, const void *awaits)
+{
+    wake(client, awaits, true);
+    if (is_meant(client, client->polled_for, awaits))
+        simba__bell_ring(client->reactor.bell);
+}
+
+void simba__wake_one(simba_client *client, const void *awaits)
+{
+    wake(client, awaits, false);
+}
+
+void simba__loop_wake(simba_client *client)
+{
+    if (atomic_exchange(&client->wake_wanted, true) || simba__is_locked_here(client))
+        return; /* this thread sees it before it releases the lock */
+    simba__bell_ring(client->reactor.bell);
+    simba__bell_ring(client->reactor.loop_bell);
+}
+
+/* --- polling ---------------------------------------------------------------------------------------- */
+
+/* The two clocks run side by side unless the machine sleeps. Logging a jump explains why leases ended. Those who sleep by the
+ * monotonic clock, which stood still, look anew. */
+static void look_for_suspend(simba_client *client)
+{
+    const int64_t difference = client->now.ns - simba__clock_mono_ns();
+    const int64_t slept_ns = difference - client->boot_minus_mono_ns;
+    if (slept_ns < 100 * SIMBA__NS_PER_MS)
+        return;
+    client->boot_minus_mono_ns = difference;
+    client->stats.suspends++;
+    simba__log_slept(&client->options, slept_ns / SIMBA__NS_PER_MS);
+    while (client->waiters.first)
+        simba__list_append(&client->woken, client->waiters.first);
+}
+
+/* So many at a time: answers have to be read in between, and the lock is wanted by others. */
+static void run_timers(simba_client *client)
+{
+    enum { MOST = 1000 };
+    look_for_suspend(client);
+    for (int i = 0; i < MOST; i++) {
+        simba_timer *timer = simba__timers_pop(&client->timers, client->now);
+        if (!timer)
+            return;
+        const uint64_t lag_ns = (uint64_t)(client->now.ns - timer->at.ns);
+        if (lag_ns > client->stats.max_lag_ns)
+            client->stats.max_lag_ns = lag_ns;
+        timer->fire(timer, client->now);
+    }
+}
+
+/* Descriptors come first: a process that was stopped for a while must not call an answer overdue that has arrived. */
+static void take(simba_client *client)
+{
+    if (simba__reactor_take(&client->reactor))
+        run_timers(client);
+}
+
+/* Rounded up: a thread that wakes early would have to wait again. */
+static int timeout_ms(simba_local until)
+{
+    if (until.ns == INT64_MAX)
+        return -1;
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t left_ms = (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
+    return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+static void poll_once(simba_client *client, const void *awaits, simba_local until)
+{
+    client->polled = true;
+    client->polled_for = awaits;
+    simba__pause(client);
+    simba__reactor_wait(&client->reactor, timeout_ms(until));
+    simba__lock(client);
+    client->polled = false;
+    client->polled_for = NULL;
+    if (client->closing)
+        simba__wake(client, client);
+    take(client);
+}
+
+static void *run_loop(void *arg)
+{
+    simba_client *client = arg;
+    simba__lock(client);
+    while (!client->quit) {
+        simba__unlock(client);
+        simba__reactor_wait(&client->reactor, -1);
+        simba__lock(client);
+        take(client);
+    }
+    simba__unlock(client);
+    return NULL;
+}
+
+int simba_client_fd(simba_client *client)
+{
+    if (!client)
+        return SIMBA_EINVAL;
+    const int rc = simba__client_forked(client, NULL);
+    return rc < 0 ? rc : client->options.dispatch == SIMBA_DISPATCH_FD ? client->reactor.loop_set : SIMBA_ESTATE;
+}
+
+int simba_client_dispatch(simba_client *client)
+{
+    const int fd = simba_client_fd(client);
+    if (fd < 0)
+        return fd;
+    simba__lock(client);
+    if (!client->callbacks.queued.first)
+        simba__bell_hush(client->reactor.loop_bell); /* the store's wish is seen to below */
+    take(client);
+    settle(client);
+    const unsigned ran = simba__callbacks_run(client);
+    simba__unlock(client);
+    return (int)ran;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------------- */
+
+/* The kernel does not know the boot-time clock here. The other clock only decides how long to sleep. */
+static struct timespec on_monotonic(simba_local until)
+{
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
+    return (struct timespec){(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
+}
+
+static void sleep_until(simba_client *client, const void *awaits, simba_local until, bool may_poll)
+{
+    waiter self = {.awaits = awaits, .may_poll = may_poll};
+    simba__cond_init(&self.cond);
+    simba__list_append(&client->waiters, &self.item);
+    prepare_to_release(client);
+    if (self.item.list && until.ns == INT64_MAX) {
+        pthread_cond_wait(&self.cond, &client->lock);
+    } else if (self.item.list) {
+        const struct timespec at = on_monotonic(until);
+        pthread_cond_timedwait(&self.cond, &client->lock, &at);
+    } else { /* what was left to do has woken this thread itself */
+    }
+    begin(client);
+    simba__list_remove(&self.item);
+    pthread_cond_destroy(&self.cond);
+}
+
+void simba__sleep(simba_client *client, const void *awaits, simba_local until)
+{
+    sleep_until(client, awaits, until, false);
+}
+
+void simba__wait(simba_client *client, const void *awaits, simba_local until)
+{
+    if (settle(client) || simba__callbacks_hand_over(client))
+        return; /* what it waits for may have happened in here */
+    if (simba__jobs_help(client))
+        return;
+    if (client->polled)
+        sleep_until(client, awaits, until, true);
+    else
+        poll_once(client, awaits, until);
+}
+
+/* --- beginning and end ------------------------------------------------------------------------------ */
+
+int simba__loop_init(simba_client *client)
+{
+    client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
+    return pthread_mutex_init(&client->lock, NULL) == 0 ? 0 : SIMBA_ESYSTEM;
+}
+
+int simba__loop_start(simba_client *client, simba_error *err)
+{
+    simba__lock(client); /* others may look already whether somebody polls */
+    client->polled = client->looped = simba__thread_create(&client->loop, run_loop, client) == 0;
+    simba__unlock(client);
+    return client->looped ? 0 : simba__fail(err, SIMBA_ESYSTEM, "cannot start the client's thread");
+}
+
+void simba__loop_stop(simba_client *client)
+{
+    if (!client->looped)
+        return;
+    simba__lock(client);
+    client->quit = true;
+    simba__unlock(client);
+    simba__bell_ring(client->reactor.bell);
+    pthread_join(client->loop, NULL);
+    client->looped = false;
+}
+
+void simba__loop_fini(simba_client *client)
+{
+    simba__timers_fini(&client->timers);
+    pthread_mutex_destroy(&client->lock);
+}

@@ -1,0 +1,226 @@
+/* See window.h. */
+#include "client/window.h"
+
+#include <string.h>
+
+#include "core/timing.h"
+#include "util/assert.h"
+#include "util/mem.h"
+
+enum { RENEWALS, ENDINGS, OTHERS };
+enum { ROOM = 256 };
+
+static simba__request *of_item(simba__list_item *item)
+{
+    return SIMBA__OF_ITEM(item, simba__request, item);
+}
+
+static int queue_of(simba_op op)
+{
+    return op == SIMBA_OP_RENEW                                 ? RENEWALS
+           : op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE ? ENDINGS
+                                                                 : OTHERS;
+}
+
+/* --- requests -------------------------------------------------------------------------------------- */
+
+simba__request *simba__request_new(const simba_request *shown, int64_t timeout_ns)
+{
+    const size_t mutex_size = shown->mutex ? strlen(shown->mutex) + 1 : 0;
+    simba__request *request = simba__malloc(sizeof *request + mutex_size + shown->note_size);
+    if (!request)
+        return NULL;
+    memset(request, 0, sizeof *request);
+    request->shown = *shown;
+    request->timeout_ns = timeout_ns;
+    char *behind = (char *)(request + 1);
+    if (shown->note_size > 0)
+        request->shown.note = memcpy(behind, shown->note, shown->note_size);
+    if (shown->mutex)
+        request->shown.mutex = memcpy(behind + shown->note_size, shown->mutex, mutex_size);
+    if (shown->id)
+        memcpy(request->id, shown->id, strnlen(shown->id, SIMBA_ID_MAX));
+    request->shown.id = request->id;
+    return request;
+}
+
+/* --- silence and deadlines -------------------------------------------------------------------------- */
+
+static size_t queued(const simba__window *window)
+{
+    return window->queued[RENEWALS].count + window->queued[ENDINGS].count + window->queued[OTHERS].count;
+}
+
+static bool is_silent(const simba__window *window, simba_local now)
+{
+    return window->outstanding.count > 0 &&
+           simba__local_reached(now, simba__local_add(window->answered_at, window->silence_ns));
+}
+
+/* Where leases are sessions, a release that is not sent would leave the mutex owned for as long as the session lives: it stays
+ * until it is sent, or the session is over. */
+static bool outlasts_silence(const simba__window *window, const simba__request *request)
+{
+    return (window->backend->caps & SIMBA_CAP_SESSION) && request->shown.op == SIMBA_OP_RELEASE;
+}
+
+static void fail_queued(simba__window *window, bool all, int code, const char *why)
+{
+    for (int q = 0; q < 3; q++) {
+        const size_t count = window->queued[q].count; /* those that are made because of this come later */
+        simba__list_item *item = window->queued[q].first;
+        for (size_t i = 0; i < count && item; i++) {
+            simba__request *request = of_item(item);
+            item = item->next;
+            if (all || !outlasts_silence(window, request))
+                window->host->fail(window->host, &request->shown, code, "%s", why);
+        }
+    }
+}
+
+/* Expiring one request may complete others: so look for the next one anew. */
+static simba__request *first_due(const simba__window *window, simba_local now)
+{
+    for (simba__list_item *item = window->outstanding.first; item; item = item->next) {
+        simba__request *request = of_item(item);
+        if (request->of && simba__local_reached(now, request->shown.deadline))
+            return request;
+    }
+    return NULL;
+}
+
+/* If the store does not complete it now, it fails for whoever made it, and keeps its place. */
+static void expire(simba__window *window, simba__request *request)
+{
+    window->expiring = request;
+    window->backend->expire(window->store, &request->shown);
+    if (!window->expiring)
+        return;
+    window->expiring = NULL;
+    window->staying = request;
+    window->host->fail(window->host, &request->shown, SIMBA_ETIMEDOUT, "%s: no answer in time",
+                       window->backend->schemes[0]);
+    SIMBA__ASSERT(!request->of);
+    window->staying = NULL;
+}
+
+static void arm(simba__window *window)
+{
+    simba_local at = SIMBA__NEVER;
+    for (simba__list_item *item = window->outstanding.first; item; item = item->next)
+        if (of_item(item)->of)
+            at = simba__local_min(at, of_item(item)->shown.deadline);
+    if (queued(window) > 0 && window->outstanding.count > 0)
+        at = simba__local_min(at, simba__local_add(window->answered_at, window->silence_ns));
+    if (at.ns != INT64_MAX)
+        window->host->timer_set(window->host, &window->timer, at);
+}
+
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    simba__window *window = SIMBA__OF_ITEM(timer, simba__window, timer);
+    for (simba__request *request = first_due(window, now); request; request = first_due(window, now))
+        expire(window, request);
+    if (is_silent(window, now) && queued(window) > 0)
+        fail_queued(window, false, SIMBA_EUNAVAILABLE, "not asked: the store does not answer");
+    arm(window);
+}
+
+/* The timer is only ever moved forward: most requests are answered, and setting it for each would cost more than letting it fire
+ * in vain now and then. */
+static void arm_by(simba__window *window, simba_local at)
+{
+    if (window->timer.index == 0 || at.ns < window->timer.at.ns)
+        window->host->timer_set(window->host, &window->timer, at);
+}
+
+/* --- the way ---------------------------------------------------------------------------------------- */
+
+int simba__window_init(simba__window *window, simba_host *host, const simba_backend *backend, void *store,
+                       int64_t silence_ns)
+{
+    *window = (simba__window){
+        .host = host, .backend = backend, .store = store, .silence_ns = silence_ns, .timer.fire = on_timer};
+    return host->timer_add(host, &window->timer);
+}
+
+void simba__window_add(simba__window *window, simba__request *request, simba_local now)
+{
+    if (window->outstanding.count == 0 && queued(window) == 0)
+        window->answered_at = now; /* nothing was asked before: the silence begins here */
+    simba__list_append(&window->queued[queue_of(request->shown.op)], &request->item);
+}
+
+void simba__window_withdraw(simba__window *window, simba__request *request)
+{
+    if (request->item.list != &window->outstanding)
+        window->host->fail(window->host, &request->shown, SIMBA_ECANCELED, "not asked: nobody needs it any more");
+}
+
+static unsigned room(const simba__window *window)
+{
+    return window->backend->window ? window->backend->window : ROOM;
+}
+
+/* The next one that may be handed over. */
+static simba__request *next(const simba__window *window)
+{
+    simba__list_item *item = NULL;
+    if (window->holders < room(window))
+        item = window->queued[RENEWALS].first ? window->queued[RENEWALS].first : window->queued[ENDINGS].first;
+    if (!item && window->others < room(window))
+        item = window->queued[OTHERS].first;
+    return item ? of_item(item) : NULL;
+}
+
+bool simba__window_has_work(const simba__window *window)
+{
+    return next(window) != NULL;
+}
+
+size_t simba__window_hand_over(simba__window *window, simba_local now)
+{
+    size_t count = 0;
+    for (simba__request *request = next(window); request; request = next(window), count++) {
+        ++*(queue_of(request->shown.op) == OTHERS ? &window->others : &window->holders);
+        simba__list_append(&window->outstanding, &request->item);
+        request->sent_at = now;
+        request->shown.deadline = simba__local_add(now, request->timeout_ns);
+        const simba_local deadline = request->shown.deadline;
+        window->backend->submit(window->store, &request->shown); /* it may be gone afterwards */
+        if (window->outstanding.count > 0)
+            arm_by(window, deadline);
+    }
+    if (queued(window) > 0 && window->outstanding.count > 0)
+        arm_by(window, simba__local_add(window->answered_at, window->silence_ns));
+    return count;
+}
+
+void simba__window_complete(simba__window *window, simba_request *shown, const simba_error *error, simba_local now)
+{
+    simba__request *request = (simba__request *)(void *)shown;
+    SIMBA__ASSERT(request->item.list); /* a request is completed once */
+    if (window->staying == request) {
+        request->done(request, error);
+        request->of = NULL;
+        return;
+    }
+    if (window->expiring == request)
+        window->expiring = NULL;
+    if (!error)
+        window->answered_at = now;
+    if (request->item.list == &window->outstanding)
+        --*(queue_of(shown->op) == OTHERS ? &window->others : &window->holders);
+    simba__list_remove(&request->item);
+    if (request->of)
+        request->done(request, error);
+    simba__free(request);
+}
+
+void simba__window_close(simba__window *window)
+{
+    SIMBA__ASSERT(window->outstanding.count == 0);
+    while (queued(window) > 0)
+        fail_queued(window, true, SIMBA_ECANCELED, "the client closes");
+    window->host->timer_clear(window->host, &window->timer);
+}
