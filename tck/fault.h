@@ -27,15 +27,15 @@ typedef enum tck_pushes {
 
 /* The counters, one of each per operation. */
 typedef enum tck_count {
-    TCK_SUBMITTED, /* came from the runtime */
-    TCK_WON,       /* answered to the runtime with SIMBA_MINE */
-    TCK_ANSWERED,  /* answered to the runtime with any outcome */
-    TCK_FAILED,    /* failed towards the runtime, for whatever reason */
+    TCK_SUBMITTED, /* came from the client */
+    TCK_WON,       /* answered to the client with SIMBA_MINE */
+    TCK_ANSWERED,  /* answered to the client with any outcome */
+    TCK_FAILED,    /* failed towards the client, for whatever reason */
     TCK_HELD,      /* replies that are held back now */
     TCK_SWALLOWED, /* vanished in a silent cut */
-    TCK_CANCELLED, /* the wrapper told the inner store that its time was over, and the inner store failed it */
-    TCK_BREACHES, /* of the contract by the inner store: it did not fail a request that was cancelled, or gave no reason; or
-                    * it answered or touched a request that it had let go of, which is counted when the client closes */
+    TCK_EXPIRED,   /* the inner store has completed a request whose time was over */
+    TCK_BREACHES,  /* of the contract by the inner store: it failed an expired request without a reason, never completed a request,
+                    * or touched one that it had completed; counted when the client closes */
     TCK_COUNTS,
 } tck_count;
 

@@ -1,10 +1,9 @@
-/* The store in the middle: a back end towards the runtime, a host towards the store that it wraps.
+/* The store in the middle: a back end towards the client, a host towards the store that it wraps.
  *
  * Every request gets a shadow, a copy that the inner store works on, because the fields of a request that a back end
- * may use belong to the inner store while it has the request. The wrapper keeps the shadow of a cancelled request until
- * the end, to see whether the inner store has really let go of it. The inner store sees a host of ours: the runtime's,
- * with the ways up (complete, fail, push, session) replaced. All of this runs in turns of the client and needs no
- * lock. */
+ * may use belong to the inner store while it has the request. The wrapper keeps the shadows of requests that had expired until
+ * the end, to see whether the inner store has really let go of them. The inner store sees a host of ours: the client's,
+ * with the ways up (complete, fail, push, session) replaced. All of this runs under the client's lock and needs none. */
 #include "fault_wrapper.h"
 
 #include <pthread.h>
@@ -20,7 +19,7 @@ struct shadow {
     simba_request request; /* the copy that the inner store works on */
     simba_request *original;
     struct shadow *previous, *next;
-    enum { SENT, HELD, SWALLOWED, CANCELLED, GONE } stage;
+    enum { SENT, HELD, SWALLOWED, EXPIRED, GONE } stage;
     bool lose_reply;
     char text[256]; /* of a failure of the inner store */
 };
@@ -31,8 +30,8 @@ struct wrapper {
     tck_fault *fault;
     const simba_backend *inner; /* NULL: its init was not called */
     simba_url *inner_url;
-    struct shadow *shadows; /* those that the runtime still waits for */
-    struct shadow *gone;    /* those that were cancelled, linked by `next`; each byte of the request is GRAVE */
+    struct shadow *shadows; /* those that the inner store has, or whose answers are kept back */
+    struct shadow *gone;    /* those that were completed after they had expired, linked by `next`; each byte is GRAVE */
     atomic_bool inner_woken;
     bool closing;
     _Alignas(max_align_t) unsigned char inner_self[];
@@ -86,12 +85,11 @@ static void deliver(struct wrapper *wrapper, struct shadow *shadow)
     if (reply->outcome == SIMBA_MINE)
         tck_fault_add(wrapper->fault, shadow->request.op, TCK_WON, 1);
     shadow->original->reply = *reply;
-    shadow->original->asked_at = shadow->request.asked_at;
     wrapper->outer->complete(wrapper->outer, shadow->original);
     finish(wrapper, shadow);
 }
 
-/* Leave the runtime without an answer to this request, until its time is over. */
+/* Leave the client without an answer to this request, until its time is over. */
 static void keep(struct wrapper *wrapper, struct shadow *shadow, int stage)
 {
     shadow->stage = stage;
@@ -103,17 +101,16 @@ static void breach(struct wrapper *wrapper)
     tck_fault_add(wrapper->fault, 0, TCK_BREACHES, 1);
 }
 
-/* The inner store has failed the request that it had to cancel, and must not touch it any more. */
+/* The inner store has completed a request that had expired, and must not touch it any more. */
 static void let_go(struct wrapper *wrapper, struct shadow *shadow)
 {
     const simba_reply *reply = &shadow->request.reply;
-    if (reply->status < 0 && shadow->text[0])
-        tck_fault_add(wrapper->fault, shadow->request.op, TCK_CANCELLED, 1);
-    else
+    if (reply->status < 0 && !shadow->text[0])
         breach(wrapper);
+    tck_fault_add(wrapper->fault, shadow->request.op, TCK_EXPIRED, 1);
     tck_fault_add(wrapper->fault, shadow->request.op, TCK_FAILED, 1);
     wrapper->outer->fail(wrapper->outer, shadow->original, reply->status < 0 ? reply->status : SIMBA_ETIMEDOUT, "%s",
-                         shadow->text);
+                         shadow->text[0] ? shadow->text : "fault: answered too late");
     unlink_shadow(wrapper, shadow);
     shadow->stage = GONE;
     memset(&shadow->request, GRAVE, sizeof shadow->request);
@@ -121,15 +118,10 @@ static void let_go(struct wrapper *wrapper, struct shadow *shadow)
     wrapper->gone = shadow;
 }
 
-static void cancel_inner(struct wrapper *wrapper, struct shadow *shadow)
+static void expire_inner(struct wrapper *wrapper, struct shadow *shadow)
 {
-    shadow->stage = CANCELLED;
-    wrapper->inner->cancel(wrapper->inner_self, &shadow->request);
-    if (shadow->stage != CANCELLED)
-        return;
-    breach(wrapper);
-    shadow->request.reply.status = SIMBA_ETIMEDOUT;
-    let_go(wrapper, shadow);
+    shadow->stage = EXPIRED;
+    wrapper->inner->expire(wrapper->inner_self, &shadow->request);
 }
 
 static bool is_grave(const struct shadow *shadow)
@@ -141,8 +133,13 @@ static bool is_grave(const struct shadow *shadow)
     return i == sizeof shadow->request;
 }
 
+/* The inner store is closed. */
 static void bury(struct wrapper *wrapper)
 {
+    while (wrapper->shadows) { /* never completed */
+        breach(wrapper);
+        finish(wrapper, wrapper->shadows);
+    }
     while (wrapper->gone) {
         struct shadow *shadow = wrapper->gone;
         wrapper->gone = shadow->next;
@@ -155,7 +152,7 @@ static void bury(struct wrapper *wrapper)
 /* The inner store has answered. */
 static void answered(struct wrapper *wrapper, struct shadow *shadow)
 {
-    if (shadow->stage == CANCELLED) {
+    if (shadow->stage == EXPIRED) {
         let_go(wrapper, shadow);
         return;
     }
@@ -359,7 +356,7 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
     };
 }
 
-/* --- the table that the runtime sees --------------------------------------------------------------- */
+/* --- the table that the client sees --------------------------------------------------------------- */
 
 static int wrapper_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
 {
@@ -419,33 +416,31 @@ static void wrapper_submit(void *self, simba_request *request)
         wrapper->inner->submit(wrapper->inner_self, &shadow->request);
 }
 
-static void wrapper_cancel(void *self, simba_request *request)
+static void wrapper_expire(void *self, simba_request *request)
 {
     struct wrapper *wrapper = self;
     struct shadow *shadow = request->backend_data;
     if (shadow->stage == SENT)
-        cancel_inner(wrapper, shadow);
-    else
+        expire_inner(wrapper, shadow);
+    else if (shadow->stage != EXPIRED)
         fail_shadow(wrapper, shadow, SIMBA_ETIMEDOUT, "fault: no answer");
 }
 
-static bool wrapper_in_line(void *self, simba_request *request)
+/* The next one that was sent, is still under way, and is to expire at once. Expiring one may complete others. */
+static struct shadow *next_to_expire(struct wrapper *wrapper)
 {
-    struct wrapper *wrapper = self;
-    struct shadow *shadow = request->backend_data;
-    return shadow->stage == SENT && wrapper->inner->in_line &&
-           wrapper->inner->in_line(wrapper->inner_self, &shadow->request);
+    struct shadow *s = wrapper->shadows;
+    while (s && (s->stage != SENT || !tck_fault_expires(wrapper->fault, s->request.op)))
+        s = s->next;
+    return s;
 }
 
 static void wrapper_flush(void *self)
 {
     struct wrapper *wrapper = self;
     wrapper->inner->flush(wrapper->inner_self);
-    for (struct shadow *s = wrapper->shadows, *after; s; s = after) {
-        after = s->next;
-        if (s->stage == SENT && tck_fault_expires(wrapper->fault, s->request.op))
-            cancel_inner(wrapper, s);
-    }
+    for (struct shadow *s = next_to_expire(wrapper); s; s = next_to_expire(wrapper))
+        expire_inner(wrapper, s);
 }
 
 static int wrapper_watch(void *self, simba_topic *topic)
@@ -528,11 +523,11 @@ static simba_backend wrapper_table(const simba_backend *inner)
         .keys = keys,
         .instance_size = sizeof(struct wrapper) + inner->instance_size,
         .caps = inner->caps,
+        .window = inner->window,
         .workers = inner->workers,
         .init = wrapper_init,
         .submit = wrapper_submit,
-        .cancel = wrapper_cancel,
-        .in_line = wrapper_in_line,
+        .expire = wrapper_expire,
         .flush = wrapper_flush,
         .watch = wrapper_watch,
         .unwatch = wrapper_unwatch,

@@ -81,7 +81,6 @@ extern const tck_case tck_cases_pushes[];
 extern const tck_case tck_cases_scheduler[];
 extern const tck_case tck_cases_observer[];
 extern const tck_case tck_cases_locker[];
-extern const tck_case tck_cases_linger[];
 extern const tck_case tck_cases_names[];
 extern const tck_case tck_cases_limits[];
 extern const tck_case tck_cases_notes[];

@@ -10,7 +10,7 @@
 
 static const tck_case *const themes[] = {
     tck_cases_lifecycle, tck_cases_callbacks, tck_cases_contention, tck_cases_takeover, tck_cases_faults,
-    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,   tck_cases_linger,
+    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,  
     tck_cases_names,     tck_cases_limits,    tck_cases_notes,      tck_cases_words,
 };
 
@@ -25,7 +25,6 @@ static const struct {
     {SIMBA_CAP_SESSION, NULL, "leases of the store are sessions"},
     {SIMBA_CAP_LIST, "the store cannot list and revoke", NULL},
     {SIMBA_CAP_NOTE, "the store keeps no notes", NULL},
-    {SIMBA_CAP_WANTED, "the store does not say that others wait", NULL},
 };
 
 static const char *why_not(const tck_case *wanted, unsigned caps)

@@ -130,7 +130,7 @@ const simba_backend *simba_backend_find(const char *scheme)
 
 static bool is_complete(const simba_backend *backend)
 {
-    return backend->schemes && backend->schemes[0] && backend->init && backend->submit && backend->cancel &&
+    return backend->schemes && backend->schemes[0] && backend->init && backend->submit && backend->expire &&
            backend->flush && backend->watch && backend->unwatch && backend->woken && backend->close && backend->fini;
 }
 

@@ -115,7 +115,7 @@ void simba__candidate_step(simba__handle *handle, simba__event *event)
     simba__candidate *candidate = (simba__candidate *)(void *)handle;
     simba_client *client = handle->client;
     simba__contention *machine = &candidate->machine;
-    simba__actions actions;
+    simba__actions actions = {0};
     const simba__step step = simba__step_of(machine, event, &actions);
     event->session_until.ns = atomic_load_explicit(&client->session_until_ns, memory_order_relaxed);
     simba__contention_step(machine, event, &actions);

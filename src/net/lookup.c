@@ -29,18 +29,22 @@ bool simba__address_parse(const char *name, int port, simba__address *ret_addres
     return false;
 }
 
-static void look_up(simba_job *job)
+/* A name server that is out of reach takes many seconds, and cannot be told when to stop. */
+static bool look_up(simba_job *job, simba_local until)
 {
     simba__lookup *lookup = (simba__lookup *)(void *)job;
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    if (until.ns != INT64_MAX)
+        return false;
     if (atomic_load(&lookup->given_up))
-        return;
+        return true;
     const int rc = getaddrinfo(lookup->name, lookup->port, &hints, &lookup->found);
     const int error = errno;
-    if (rc == 0)
-        return;
-    lookup->found = NULL;
-    snprintf(lookup->why, sizeof lookup->why, "%s", rc == EAI_SYSTEM ? strerror(error) : gai_strerror(rc));
+    if (rc != 0) {
+        lookup->found = NULL;
+        snprintf(lookup->why, sizeof lookup->why, "%s", rc == EAI_SYSTEM ? strerror(error) : gai_strerror(rc));
+    }
+    return true;
 }
 
 static void looked_up(simba_job *job)
@@ -58,7 +62,7 @@ simba__lookup *simba__lookup_start(simba_host *host, const char *name, int port,
     simba__lookup *lookup = simba__calloc(1, sizeof *lookup + strlen(name) + 1);
     if (!lookup)
         return NULL;
-    lookup->job = (simba_job){.run = look_up, .done = looked_up, .length = SIMBA_JOB_PATIENT};
+    lookup->job = (simba_job){.run = look_up, .done = looked_up};
     lookup->host = host;
     lookup->over = over;
     lookup->owner = owner;

@@ -30,8 +30,6 @@ struct kept {
 struct row {
     simba__node node;
     struct watch *watches;
-    struct instance *listener; /* the holder's client, if the holder wants to hear when others wait */
-    uint64_t listener_nonce;
     struct kept kept;
     size_t note_size;
     unsigned char *note; /* NULL: none */
@@ -49,7 +47,6 @@ struct store {
 
 struct event {
     struct event *next;
-    uint64_t nonce; /* for this contender only; 0: for all */
     simba_push push;
 };
 
@@ -235,12 +232,11 @@ static void drop_if_idle(struct store *store, struct row *row)
 /* --- news ----------------------------------------------------------------------------------------- */
 
 /* Under the store's lock. The thread of the other client passes the event on to it. */
-static void post(struct watch *watch, uint64_t nonce, const simba_push *push)
+static void post(struct watch *watch, const simba_push *push)
 {
     struct event *event = simba__malloc(sizeof *event);
     if (event) {
         event->push = *push;
-        event->nonce = nonce;
         event->next = watch->last ? watch->last->next : event;
         if (watch->last)
             watch->last->next = event;
@@ -264,27 +260,9 @@ static simba_topic *spread(struct instance *self, struct row *row, const simba_p
         if (watch->instance == self && !watch->in_inbox)
             direct = watch->topic; /* no earlier event is on its way to it */
         else
-            post(watch, 0, push);
+            post(watch, push);
     }
     return direct;
-}
-
-/* Under the store's lock: somebody waits for the mutex. Tell its holder, if it listens. */
-static void tell_holder(struct row *row)
-{
-    struct watch *watch = row->listener ? row->watches : NULL;
-    while (watch && watch->instance != row->listener)
-        watch = watch->next;
-    if (watch)
-        post(watch, row->listener_nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
-}
-
-static void deliver(struct instance *self, const struct watch *watch, const struct event *event)
-{
-    if (event->nonce)
-        self->host->push_to(self->host, watch->row->mutex, event->nonce, &event->push);
-    else
-        self->host->push(self->host, watch->topic, &event->push);
 }
 
 /* Take its events, the earliest first. */
@@ -318,7 +296,7 @@ static void memory_woken(void *instance)
             return;
         while (events) {
             struct event *next = events->next;
-            deliver(self, watch, events);
+            self->host->push(self->host, watch->topic, &events->push);
             simba__free(events);
             events = next;
         }
@@ -437,7 +415,6 @@ static bool is_news(uint64_t token_before, bool owned_before, bool had_note, con
     const bool noted = request->op == SIMBA_OP_WRITE_NOTE || (request->op == SIMBA_OP_FORGET && had_note);
     if (!noted && !another)
         return false;
-    ret_push->listens = request->listens;
     ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
     if (ret_push->kind == SIMBA_PUSH_ACQUIRED)
         ret_push->owner = *owner;
@@ -449,19 +426,6 @@ static int tell_note(struct instance *self, const struct row *row, simba_request
 {
     const simba_stored_note note = {row->note, row->note_size, row->kept.note_token, row->kept.note_written_at_ms};
     return row->note ? self->host->noted(self->host, request, &note) : 0;
-}
-
-/* A holder that listens hears of every contender that asks in vain and waits. */
-static void tell_who_listens(struct instance *self, struct row *row, const simba_request *request)
-{
-    if (request->op != SIMBA_OP_ACQUIRE)
-        return;
-    if (request->reply.outcome == SIMBA_MINE && request->listens) {
-        row->listener = self;
-        row->listener_nonce = request->nonce;
-    } else if (request->reply.outcome == SIMBA_NOT_MINE && request->queue) {
-        tell_holder(row);
-    }
 }
 
 /* Under the store's lock. SIMBA_ENOMEM; or 0, and the push for our own waiters. */
@@ -495,9 +459,6 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     } else if (request->op == SIMBA_OP_READ_NOTE) {
         rc = tell_note(self, row, request);
     }
-    if (token_before != data.owner.token || data.owner.id[0] == '\0')
-        row->listener = NULL;
-    tell_who_listens(self, row, request);
     if (changed && is_news(token_before, owned_before, had_note, &data.owner, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
     simba__free(note);
@@ -524,7 +485,7 @@ static void memory_submit(void *instance, simba_request *request)
 }
 
 /* The store answers every request when it is submitted. */
-static void memory_cancel(void *instance, simba_request *request)
+static void memory_expire(void *instance, simba_request *request)
 {
     (void)instance;
     SIMBA__ASSERT(!request);
@@ -572,10 +533,10 @@ const simba_backend simba__backend_memory = {
     .keys = keys,
     .instance_size = sizeof(struct instance),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST |
-            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
+            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE,
     .init = memory_init,
     .submit = memory_submit,
-    .cancel = memory_cancel,
+    .expire = memory_expire,
     .flush = memory_flush,
     .watch = memory_watch,
     .unwatch = memory_unwatch,
