@@ -125,7 +125,7 @@ static void *run_pool(void *arg)
     }
     simba__list_append(&pool->ended, &self->item);
     simba__wake(client, &pool->ended);
-    simba__unlock(client);
+    simba__pause(client); /* the last: this thread is about to be joined, also under the lock */
     return NULL;
 }
 
@@ -222,12 +222,11 @@ void simba__callbacks_add(simba__handle *handle)
     }
 }
 
-simba__list simba__callbacks_take_dead(simba__callbacks *callbacks)
+void simba__callbacks_take_dead(simba__callbacks *callbacks, simba__list *ret_dead)
 {
-    simba__list dead = {0};
+    *ret_dead = (simba__list){0};
     while (callbacks->dead.first)
-        simba__list_append(&dead, callbacks->dead.first);
-    return dead;
+        simba__list_append(ret_dead, callbacks->dead.first);
 }
 
 /* --- beginning and end ------------------------------------------------------------------------------ */

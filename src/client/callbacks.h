@@ -37,7 +37,7 @@ unsigned simba__callbacks_run(simba_client *client);
 bool simba__callbacks_help(simba__handle *handle);
 /* Pass what is queued to the executor. False: there was nothing. */
 bool simba__callbacks_hand_over(simba_client *client);
-simba__list simba__callbacks_take_dead(simba__callbacks *callbacks);
+void simba__callbacks_take_dead(simba__callbacks *callbacks, simba__list *ret_dead);
 
 /* Does this thread run a callback of this handle, or of any of this client? Any thread. */
 bool simba__callbacks_are_inside(const simba__handle *handle);

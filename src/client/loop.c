@@ -131,7 +131,8 @@ void simba__unlock(simba_client *client)
         atomic_fetch_add(&client->refs, 1);
         simba__callbacks_hand_over(client);
     }
-    simba__list dead = simba__callbacks_take_dead(&client->callbacks);
+    simba__list dead;
+    simba__callbacks_take_dead(&client->callbacks, &dead);
     simba__pause(client);
     simba__handles_destroy(&dead); /* without the lock: the application may be told */
     if (hands_over)
