@@ -107,7 +107,6 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
 #define SIMBA_NOTE_MAX 1024                      /* bytes of a note */
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
-#define SIMBA_LINGER_MAX_MS INT64_C(3600000)     /* longest linger: an hour */
 
 /* Who owns a mutex. If nobody does, the id is "" and the rest is 0. The id is the bytes that the store has, whoever wrote
  * them: they may be invalid UTF-8, so escape them before you print them. A contender that had no memory for the id of
@@ -203,19 +202,14 @@ typedef struct simba_timing {
      * knows its place in a queue waits its turn instead. */
     int64_t jitter_min_ms; /* default -200, scaled down for short leases */
     int64_t jitter_max_ms; /* default 1,000, likewise */
-    /* Lockers only. Default 0: release gives the mutex back. Otherwise the client keeps it for up to this time after a release,
-     * and a locker of this client that wants it meanwhile has it at once, without asking the store. At most
-     * SIMBA_LINGER_MAX_MS. See simba_locker_release. */
-    int64_t linger_ms;
-    int64_t reserved[4]; /* for later settings: SIMBA_INHERIT or 0 */
+    int64_t reserved[5];   /* for later settings: SIMBA_INHERIT or 0 */
 } simba_timing;
 
 #define SIMBA_TIMING_INHERIT                                                                                           \
     {                                                                                                                  \
         SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT,       \
-            SIMBA_INHERIT,                                                                                             \
         {                                                                                                              \
-            SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT                                                 \
+            SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT                                  \
         }                                                                                                              \
     }
 
@@ -663,12 +657,6 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
 
 /* Give the mutex back. Whatever release returns, the mutex is no longer held, and you can use the locker again.
- * With linger_ms the client keeps the mutex for a while and release returns at once. Lockers of this client with the same
- * mutex, timing and id (or all without one) then share the grant: whoever of them comes next has it under the same token, in
- * the order of their arrival, without asking the store. If others begin to wait, the store tells the client, which gives the
- * mutex back: at once if no locker has it, otherwise at its release, after at most eight of its lockers or 5 ms. Where the
- * store does not tell (MySQL), others may have to wait for the linger. A locker with once_per_ms, min_hold_ms or
- * a hold limit does not linger.
  * Errors: ELOST (leadership had ended before; the text says why), ESTATE (not held), EUNAVAILABLE, ETIMEDOUT (given up
  * here, but the store could not be told). */
 SIMBA_API int simba_locker_release(simba_locker *locker, simba_error *err);
@@ -691,7 +679,6 @@ SIMBA_API uint64_t simba_locker_token(const simba_locker *locker);
 SIMBA_API const char *simba_locker_id(const simba_locker *locker);
 SIMBA_API int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner);
 SIMBA_API int64_t simba_locker_owner_left_ms(simba_locker *locker);
-/* ENOTSUP: also for a locker that lingers, because others share its grant. */
 SIMBA_API int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant);
 SIMBA_API int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err);
 SIMBA_API int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note);

@@ -215,7 +215,6 @@ inline const char *to_string(status s) noexcept
 /* A member that is not set comes from the level above, see simba_timing. */
 struct timing {
     std::optional<milliseconds> ttl, transition, initial_delay, stop_margin, hold_limit, jitter_min, jitter_max;
-    std::optional<milliseconds> linger; /* locks only */
 
     simba_timing c() const noexcept
     {
@@ -231,7 +230,6 @@ struct timing {
         put(t.hold_limit_ms, hold_limit);
         put(t.jitter_min_ms, jitter_min);
         put(t.jitter_max_ms, jitter_max);
-        put(t.linger_ms, linger);
         return t;
     }
 };

@@ -77,7 +77,6 @@ static int measure(doctor *d, simba_client *client, simba_error *error)
 {
     int64_t rounds_ns[ROUNDS];
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    options.timing.linger_ms = 0; /* the store has to answer */
     int code = simba_locker_new(client, MUTEX, &options, error, &d->locker);
     for (size_t i = 0; code == 0 && i < ROUNDS; i++) {
         const int64_t start_ns = clock_boot_ns();

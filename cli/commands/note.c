@@ -85,7 +85,6 @@ static int set(simba_client *client, const cli_globals *globals, const char *mut
     simba_locker *locker = NULL;
     simba_error error = {0, ""};
     options.id = globals->id;
-    options.timing.linger_ms = 0; /* others need not ask for it back */
     error.code = simba_locker_new(client, mutex, &options, &error, &locker);
     if (error.code == 0)
         error.code = simba_locker_acquire(locker, 0, &error);

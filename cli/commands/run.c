@@ -238,7 +238,6 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     w->reserve_ms = times.lead_ms;
     options.id = wish->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&times);
-    options.timing.linger_ms = 0; /* this process ends after the command, and nobody here would take the mutex again */
     options.once_per_ms = wish->once_per_ms;
     options.min_hold_ms = wish->min_hold_ms;
     if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)

@@ -49,8 +49,7 @@ int simba__client_check_mutex(const simba_client *client, const char *mutex, sim
 
 /* --- settings ------------------------------------------------------------------------------------- */
 
-static const char *const common_keys[] = {"ttl",    "transition", "initial-delay", "stop-margin", "hold-limit",
-                                          "linger", NULL};
+static const char *const common_keys[] = {"ttl",    "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
 
 /* The program's settings override the URL's, and these the defaults; program and URL may not disagree. */
 static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
@@ -69,7 +68,7 @@ static int resolve_timing(simba_client *client, simba_error *err)
     simba_timing *ms = &client->options.timing;
     const simba_timing without_url = *ms;
     int64_t *const fields[] = {&ms->ttl_ms,         &ms->transition_ms, &ms->initial_delay_ms,
-                               &ms->stop_margin_ms, &ms->hold_limit_ms, &ms->linger_ms};
+                               &ms->stop_margin_ms, &ms->hold_limit_ms};
     const bool session = client->backend->caps & SIMBA_CAP_SESSION;
     for (size_t i = 0; common_keys[i]; i++) {
         int64_t from_url = SIMBA_INHERIT;

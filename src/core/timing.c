@@ -16,7 +16,6 @@ const simba_timing simba__timing_defaults = {
     .hold_limit_ms = 0,
     .jitter_min_ms = -200,
     .jitter_max_ms = 1000,
-    .linger_ms = 0,
 };
 
 static int64_t less_drift(const simba__timing *timing, int64_t ns)
@@ -38,8 +37,8 @@ simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing 
         .hold_limit_ms = PICK(hold_limit_ms),
         .jitter_min_ms = PICK(jitter_min_ms),
         .jitter_max_ms = PICK(jitter_max_ms),
-        .linger_ms = PICK(linger_ms),
-        .reserved = {PICK(reserved[0]), PICK(reserved[1]), PICK(reserved[2]), PICK(reserved[3])},
+        .reserved = {PICK(reserved[0]), PICK(reserved[1]), PICK(reserved[2]), PICK(reserved[3]),
+                     PICK(reserved[4])},
     };
 #undef PICK
 }
@@ -77,8 +76,6 @@ static int check(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_
     if (rc == 0)
         rc = check_range("jitter maximum", ms->jitter_max_ms, simba__max64(ms->jitter_min_ms, 0), longest, err);
     if (rc == 0)
-        rc = check_range("linger", ms->linger_ms, 0, SIMBA_LINGER_MAX_MS, err);
-    if (rc == 0)
         rc = check_range("operation timeout", op_timeout_ms, 1, longest, err);
     if (rc == 0 && drift_ppm > 500000)
         rc = simba__fail(err, SIMBA_EINVAL, "drift bound is %u ppm; at most 500000 (one half) makes sense", drift_ppm);
@@ -98,7 +95,6 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
         .transition_ns = ms->transition_ms * MS,
         .initial_delay_ns = ms->initial_delay_ms * MS,
         .hold_limit_ns = ms->hold_limit_ms * MS,
-        .linger_ns = ms->linger_ms * MS,
         .op_timeout_ns = op_timeout_ms * MS,
         .drift_ppm = drift_ppm,
         .session = session,

@@ -17,7 +17,6 @@ typedef struct simba__timing {
     int64_t initial_delay_ns;
     int64_t stop_margin_ns;
     int64_t hold_limit_ns; /* 0: none */
-    int64_t linger_ns;     /* of lockers; 0: they do not linger */
     int64_t jitter_min_ns;
     int64_t jitter_max_ns;
     int64_t op_timeout_ns;

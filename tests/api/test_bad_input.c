@@ -324,7 +324,6 @@ static void extreme_timing(void **state)
          SIMBA_LEASE_MAX_MS,
          -SIMBA_LEASE_MAX_MS,
          SIMBA_LEASE_MAX_MS,
-         SIMBA_LINGER_MAX_MS,
          {0}},
     };
     for (size_t i = 0; i < COUNT_OF(good); i++) {

@@ -8,15 +8,12 @@ import subprocess
 import pytest
 
 FAULTS = "the store has to fail on command, which the kit does beneath the client and not through an interface for programs"
-LINGER = "the binding only hands the time to the library"
 ELSEWHERE = {
-    "linger-same-token": LINGER, "linger-others-ask": LINGER, "linger-in-order": LINGER, "linger-busy-lets-in": LINGER,
-    "linger-ends": LINGER, "linger-another-of-the-client": LINGER,
     "take-over-refused": FAULTS, "eager-rival": FAULTS, "expired-alone": FAULTS, "back-early": FAULTS, "outage-silent": FAULTS,
     "outage-refused": FAULTS, "waiter-outage": FAULTS, "stop-while-cut": FAULTS, "acquire-reply-lost": FAULTS,
     "renew-reply-lost": FAULTS, "renew-fails": FAULTS, "release-reply-lost": FAULTS, "nth-request-fails": FAULTS,
     "stop-during-acquire": FAULTS, "stop-after-lost-acquire": FAULTS, "waiter-gives-nothing-back": FAULTS,
-    "stop-during-renew": FAULTS, "stop-after-lost-renew": FAULTS, "stale-grant": FAULTS, "cancelled-at-once": FAULTS,
+    "stop-during-renew": FAULTS, "stop-after-lost-renew": FAULTS, "stale-grant": FAULTS, "expired-at-once": FAULTS,
     "answer-too-late": FAULTS, "sleeping-waiter": FAULTS, "release-before-reply": FAULTS, "waiter-leaves-at-release": FAULTS,
     "pushes-dropped": FAULTS, "pushes-doubled": FAULTS, "observer-pushes-dropped": FAULTS, "locker-lost": FAULTS,
     "locker-unreachable": FAULTS, "locker-try-reply-lost": FAULTS, "note-reply-lost": FAULTS,

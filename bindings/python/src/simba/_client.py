@@ -140,7 +140,7 @@ class BaseClient:
 class Client(BaseClient):
     """A connection to a store, named by a URL; without one $SIMBA_URL, and without that the SQLite file of this user.
 
-    The settings (ttl, transition, stop_margin, hold_limit, linger …) are in seconds, and are what locks and contenders inherit. `log`
+    The settings (ttl, transition, stop_margin, hold_limit …) are in seconds, and are what locks and contenders inherit. `log`
     is called with a level and a line, from any thread; it must not call simba.
     """
 

@@ -171,7 +171,7 @@ def reason(code: int) -> str:
     return text(lib.simba_reason_name(code))
 
 
-_TIMING = ("ttl", "transition", "initial_delay", "stop_margin", "hold_limit", "jitter_min", "jitter_max", "linger")
+_TIMING = ("ttl", "transition", "initial_delay", "stop_margin", "hold_limit", "jitter_min", "jitter_max")
 
 
 def set_timing(timing: Any, given: Dict[str, Optional[Duration]]) -> None:
