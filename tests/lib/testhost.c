@@ -51,26 +51,31 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     va_end(args);
 }
 
-static void host_complete(simba_host *host, simba_request *request)
+static void on_done(simba__request *request, const simba_error *error)
 {
-    testhost_request *r = (testhost_request *)(void *)request;
-    simba__requests_complete(&of(host)->requests, request);
-    simba__requests_take(&of(host)->requests);
+    testhost_request *r = request->of;
     assert(!r->done);
     r->done = true;
+    r->sent = NULL;
+    r->request.reply = request->shown.reply;
+    if (error)
+        r->error = *error;
+}
+
+static void host_complete(simba_host *host, simba_request *request)
+{
+    simba__window_complete(&of(host)->window, request, NULL, read_clock(of(host)));
 }
 
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
-    testhost_request *r = (testhost_request *)(void *)request;
-    memset(&request->reply, 0, sizeof request->reply);
-    request->reply.status = code;
-    r->error.code = code;
+    simba_error error = {.code = code};
     va_list args;
     va_start(args, format);
-    vsnprintf(r->error.text, sizeof r->error.text, format, args);
+    vsnprintf(error.text, sizeof error.text, format, args);
     va_end(args);
-    host_complete(host, request);
+    request->reply = (simba_reply){.status = code};
+    simba__window_complete(&of(host)->window, request, &error, read_clock(of(host)));
 }
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
@@ -186,7 +191,6 @@ static void host_io_remove(simba_host *host, simba_io *io)
     simba__reactor_remove(&of(host)->reactor, io);
 }
 
-/* The turn is over. */
 void testhost_end_turn(testhost *h)
 {
     while (h->wake_wanted) {
@@ -237,7 +241,8 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     rc = simba__reactor_init(&h->reactor, false, err);
     assert(rc == 0);
     h->store = calloc(1, backend->instance_size);
-    simba__requests_init(&h->requests, &h->host, backend, h->store);
+    rc = simba__window_init(&h->window, &h->host, backend, h->store, 4000 * SIMBA__NS_PER_MS);
+    assert(rc == 0);
     rc = backend->init(h->store, &h->host, parsed, err);
     simba_url_free(parsed);
     if (rc < 0) {
@@ -255,7 +260,7 @@ void testhost_close(testhost *h)
     testhost_run_jobs(h);
     assert(h->closed);
     assert(!h->reactor.first);
-    simba__requests_close(&h->requests);
+    simba__window_close(&h->window);
     for (size_t i = 0; i < h->timer_count; i++)
         assert(h->timers[i]->index == 0);
     h->backend->fini(h->store);
@@ -278,9 +283,23 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
 
 void testhost_submit(testhost *h, testhost_request *r)
 {
-    simba__requests_submit(&h->requests, &r->request);
-    simba__requests_hand_over(&h->requests, h->host.now(&h->host));
-    simba__requests_arm(&h->requests);
+    const simba_local now = read_clock(h);
+    r->sent = simba__request_new(&r->request, r->request.deadline.ns - now.ns);
+    assert(r->sent);
+    r->sent->of = r;
+    r->sent->done = on_done;
+    simba__window_add(&h->window, r->sent, now);
+    simba__window_hand_over(&h->window, now);
+}
+
+void testhost_expire(testhost *h, testhost_request *r)
+{
+    simba__request *request = r->sent;
+    assert(request);
+    r->sent = NULL;
+    request->of = NULL;
+    h->backend->expire(h->store, &request->shown);
+    testhost_end_turn(h);
 }
 
 void testhost_flush(testhost *h)
@@ -297,7 +316,7 @@ void testhost_run_jobs(testhost *h)
         if (!h->first_job)
             h->last_job = &h->first_job;
         h->jobs_run++;
-        job->run(job);
+        (void)job->run(job, (simba_local){INT64_MAX});
         job->done(job);
         testhost_end_turn(h);
     }
@@ -325,8 +344,8 @@ void testhost_fire(testhost *h)
 /* Wait for events of descriptors. */
 static void look(testhost *h, int timeout_ms)
 {
-    const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, &h->reactor.threads, timeout_ms);
-    simba__reactor_take(&h->reactor, &arrivals);
+    simba__reactor_wait(&h->reactor, timeout_ms);
+    (void)simba__reactor_take(&h->reactor);
     testhost_end_turn(h);
 }
 

@@ -1,4 +1,4 @@
-/* Takes the place of the runtime, so that a test can drive a back end at the level of its contract: one thread, a
+/* Takes the place of the client, so that a test can drive a back end at the level of its contract: one thread, a
  * reactor and jobs that run only when the test says so, and clocks that the test can shift. The store behind the
  * back end is the real one. */
 #ifndef SIMBA_TESTS_LIB_TESTHOST_H
@@ -6,8 +6,8 @@
 
 #include <simba/backend.h>
 
+#include "client/window.h"
 #include "net/reactor.h"
-#include "runtime/requests.h"
 
 enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
@@ -38,7 +38,7 @@ struct testhost {
     simba__reactor reactor;
     const simba_backend *backend;
     void *store;
-    simba__requests requests;
+    simba__window window;
 
     int64_t now_shift_ns; /* added to the real clocks */
     simba_local still_at; /* 0, or the time at which the clock stands still but for now_shift_ns */
@@ -68,24 +68,27 @@ struct testhost {
     char log[512]; /* the latest line */
 };
 
-/* A request of the test's own. */
+/* A request of the test's own. The store gets a copy of it; the reply is filled in here. */
 typedef struct testhost_request {
-    simba_request request; /* first */
+    simba_request request;
+    simba__request *sent; /* what the store has; NULL: nothing, or no more */
     bool done;
     simba_error error;
 } testhost_request;
 
 /* Open a store. After a failure there is nothing to close. */
 int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err);
-/* Close the store as the runtime would, and check that it ends. */
+/* Close the store as the client would, and check that it ends. */
 void testhost_close(testhost *h);
 
 /* Shorthand for a request with ttl 10 s, transition 6 s and a deadline in 4 s. */
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
                                      uint64_t token);
-/* Submit without flushing; flush, in a turn; run the queued jobs and the jobs that follow from them. */
+/* Submit without flushing; flush; run the queued jobs and the jobs that follow from them. */
 void testhost_submit(testhost *h, testhost_request *r);
 void testhost_flush(testhost *h);
+/* Its time is over: nobody waits for the answer any more, and the store may keep the request. */
+void testhost_expire(testhost *h, testhost_request *r);
 void testhost_run_jobs(testhost *h);
 /* Call it after the test itself has called the back end: carries out its wake-ups. */
 void testhost_end_turn(testhost *h);

@@ -59,6 +59,8 @@ static const char *render(trace *t)
         add(t, "changed");
     if (a->submit)
         add(t, ops[a->op]);
+    if (a->withdraw)
+        add(t, "withdraw");
     if (a->done)
         add(t, "done");
     if (a->timer.ns != INT64_MAX) {
@@ -74,14 +76,13 @@ static const char *step(trace *t, simba__event event)
     event.session_until = t->session_until_ms == INT64_MAX
                               ? SIMBA__NEVER
                               : simba__local_add((simba_local){epoch_ns}, t->session_until_ms * SIMBA__NS_PER_MS);
-    event.owner_id = name_in(&t->names, &event);
     simba__contention_step(&t->machine, &event, &t->actions);
     return render(t);
 }
 
 const char *trace_start(trace *t)
 {
-    return step(t, (simba__event){.kind = SIMBA__EV_START, .seed = 42, .give_up = SIMBA__NEVER});
+    return step(t, (simba__event){.kind = SIMBA__EV_START, .seed = 42});
 }
 
 const char *trace_stop(trace *t)
@@ -116,9 +117,10 @@ static simba_owner owner_of(const trace *t, const char *id, uint64_t token, int6
 static const char *reply(trace *t, uint32_t generation, simba_reply reply_)
 {
     reply_.now_ms = store_epoch_ms + t->now_ms;
-    const simba_local asked_at = {t->asked_ms ? epoch_ns + t->asked_ms * SIMBA__NS_PER_MS : 0};
-    return step(
-        t, (simba__event){.kind = SIMBA__EV_REPLY, .generation = generation, .reply = &reply_, .asked_at = asked_at});
+    const simba_local sent_at =
+        t->sent_ms ? (simba_local){epoch_ns + t->sent_ms * SIMBA__NS_PER_MS} : t->machine.sent_at;
+    return step(t, (simba__event){
+                       .kind = SIMBA__EV_REPLY, .generation = generation, .reply = &reply_, .sent_at = sent_at});
 }
 
 const char *trace_mine(trace *t, uint64_t token)
@@ -158,6 +160,12 @@ const char *trace_fails(trace *t, int code)
     return reply(t, t->machine.generation, (simba_reply){.status = code});
 }
 
+const char *trace_not_sent(trace *t)
+{
+    const simba_reply reply_ = {.status = SIMBA_ECANCELED};
+    return step(t, (simba__event){.kind = SIMBA__EV_REPLY, .generation = t->machine.generation, .reply = &reply_});
+}
+
 const char *trace_push(trace *t, simba_push_kind kind)
 {
     const simba_push push = {.kind = kind};
@@ -169,15 +177,6 @@ const char *trace_push_acquired(trace *t, const char *by, uint64_t token, int64_
     const simba_push push = {
         .kind = SIMBA_PUSH_ACQUIRED, .owner = owner_of(t, by, token, left_ms), .now_ms = store_epoch_ms + t->now_ms};
     return step(t, (simba__event){.kind = SIMBA__EV_PUSH, .push = &push});
-}
-
-const char *trace_push_acquired_by_listener(trace *t, const char *by, uint64_t token, bool used)
-{
-    const simba_push push = {.kind = SIMBA_PUSH_ACQUIRED,
-                             .listens = true,
-                             .owner = owner_of(t, by, token, 16000),
-                             .now_ms = store_epoch_ms + t->now_ms};
-    return step(t, (simba__event){.kind = SIMBA__EV_PUSH, .push = &push, .used = used});
 }
 
 int64_t trace_held_ms(const trace *t)

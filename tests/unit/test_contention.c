@@ -111,62 +111,42 @@ static void a_lease_counts_from_the_asking(void **state)
     trace t;
     trace_init(&t, 10000, 6000);
     trace_start(&t);
-    t.asked_ms = 20000;
+    t.sent_ms = 20000;
     trace_pass(&t, 20001);
     TRACE("acquired changed wake@29250", trace_mine(&t, 7));
     assert_int_equal(trace_held_ms(&t), 15838);
     TRACE("renew wake@35839", trace_at(&t, 29250));
-    t.asked_ms = 30000;
+    t.sent_ms = 30000;
     trace_pass(&t, 30500);
     TRACE("wake@39250", trace_mine(&t, 7));
     assert_int_equal(trace_held_ms(&t), 15339);
 }
 
-/* S1: no lease begins after the answer that brings it, whatever a store says of when it asked; nor before the request. */
-static void no_lease_begins_after_its_answer(void **state)
+/* S5: whoever stops does not wait for a request that the store has not got, and such a request has granted nothing. */
+static void a_stop_withdraws_what_was_not_sent(void **state)
 {
     (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     trace_start(&t);
-    t.asked_ms = 1001;
-    trace_pass(&t, 1000);
-    TRACE("acquired changed wake@9250", trace_mine(&t, 7));
-    assert_int_equal(trace_held_ms(&t), 14839);
-    TRACE("renew wake@15839", trace_at(&t, 9250));
-    t.asked_ms = INT64_C(1000000000);
-    trace_pass(&t, 9260);
-    TRACE("wake@18500", trace_mine(&t, 7));
-    assert_int_equal(trace_held_ms(&t), 15829);
-    TRACE("renew wake@25089", trace_at(&t, 18500));
-    t.asked_ms = 18499;
-    TRACE("wake@27750", trace_mine(&t, 7));
-    assert_int_equal(trace_held_ms(&t), 15839);
+    TRACE("withdraw", trace_stop(&t));
+    TRACE("done", trace_not_sent(&t));
 }
 
-/* What a request that stands in line is worth: a renewal nothing after the lease, and a release always something. Whoever stops
- * does not wait for its turn. */
-static void waits_in_line_while_it_is_worth_it(void **state)
+/* A renewal that was not sent changes nothing, and the lease is given back all the same. */
+static void a_stop_while_a_renewal_waits_gives_back(void **state)
 {
     (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     trace_start(&t);
-    assert_int_equal(t.actions.give_up.ns, INT64_MAX);
     trace_mine(&t, 7);
     trace_at(&t, 9250);
     assert_true(t.actions.submit);
-    assert_int_equal(t.actions.give_up.ns, simba__contention_valid_until(&t.machine).ns);
-    trace_mine(&t, 7);
     trace_stop(&t);
-    assert_false(t.actions.hurry);
-    TRACE("release", trace_ack(&t));
-    assert_int_equal(t.actions.give_up.ns, INT64_MAX);
-
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    TRACE("", trace_stop(&t));
-    assert_true(t.actions.hurry);
+    trace_ack(&t);
+    TRACE("release", trace_not_sent(&t));
+    assert_int_equal(t.actions.token, 7);
 }
 
 /* The reply was lost: the same incarnation asks again, so the store can recognise its own grant. */
@@ -476,8 +456,8 @@ int main(void)
         cmocka_unit_test(counts_the_lease_from_the_request),
         cmocka_unit_test(gives_back_a_win_that_comes_too_late),
         cmocka_unit_test(a_lease_counts_from_the_asking),
-        cmocka_unit_test(no_lease_begins_after_its_answer),
-        cmocka_unit_test(waits_in_line_while_it_is_worth_it),
+        cmocka_unit_test(a_stop_withdraws_what_was_not_sent),
+        cmocka_unit_test(a_stop_while_a_renewal_waits_gives_back),
         cmocka_unit_test(a_lost_reply_is_asked_for_again_under_the_same_nonce),
         cmocka_unit_test(every_start_has_a_nonce_of_its_own),
         cmocka_unit_test(a_stale_reply_changes_nothing),

@@ -127,12 +127,12 @@ static void a_push_before_the_asking_is_old(void **state)
     trace_pass(&t, 10);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     trace_pass(&t, 20);
-    t.asked_ms = 11;
+    t.sent_ms = 11;
     TRACE("changed wake@4020", trace_owned(&t, "other", 5, 4000));
     trace_at(&t, 4020);
     trace_pass(&t, 4030);
     TRACE("changed", trace_push(&t, SIMBA_PUSH_RELEASED));
-    t.asked_ms = 4030; /* perhaps before the push */
+    t.sent_ms = 4030; /* perhaps before the push */
     TRACE("changed acquire", trace_owned(&t, "other", 6, 4000));
 }
 
@@ -159,26 +159,6 @@ static void pushed_news_moves_the_alarm(void **state)
     trace_pass(&t, 1000);
     TRACE("changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));
     TRACE("wake@17000", trace_push_acquired(&t, "other", 5, 2000));
-}
-
-/* L2: a waiter that hears of a holder which listens asks once, so that the store can tell it. One of a client is enough; but one
- * with a request under way may be that very holder, and is not counted. */
-static void a_holder_that_listens_is_to_hear_of_a_waiter(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    TRACE("changed", trace_push_acquired_by_listener(&t, "other", 5, false));
-    assert_false(t.actions.used);
-    TRACE("changed acquire", trace_owned(&t, "before", 4, 4000));
-    TRACE("changed wake@16000", trace_owned(&t, "other", 5, 16000));
-    TRACE("wake@16000", trace_push_acquired_by_listener(&t, "other", 5, false)); /* it was refused on its account */
-    TRACE("changed acquire", trace_push_acquired_by_listener(&t, "third", 6, false));
-    assert_true(t.actions.used);
-    trace_owned(&t, "third", 6, 16000);
-    TRACE("changed wake@16000", trace_push_acquired_by_listener(&t, "fourth", 7, true));
-    assert_false(t.actions.used);
 }
 
 /* A holder hears that somebody else has it: the store decides, at once. News of its own grant is none. */
@@ -384,7 +364,6 @@ int main(void)
         cmocka_unit_test(a_push_before_the_asking_is_old),
         cmocka_unit_test(a_stopping_waiter_does_not_swallow_the_wake_up),
         cmocka_unit_test(pushed_news_moves_the_alarm),
-        cmocka_unit_test(a_holder_that_listens_is_to_hear_of_a_waiter),
         cmocka_unit_test(a_holder_checks_what_it_hears),
         cmocka_unit_test(a_push_during_a_renewal_is_checked_again),
         cmocka_unit_test(a_look_between_is_not_in_the_way_of_the_renewal),

@@ -1,5 +1,9 @@
-/* What the statistics say about contenders: that each step is counted once, in the right place, with the time it took. */
-#include "core/tally.h"
+/* What a step looks like from outside: each is counted once, in the right place, with the time it took; and every change of a
+ * lease is written down for the event log, also where no request prolongs it. */
+#include "core/trace.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "lib/cm.h"
 #include "lib/trace.h"
@@ -11,7 +15,7 @@ typedef struct counted {
     trace t;
     simba_stats stats;
     simba_local since;
-    simba__before before;
+    simba__step step;
 } counted;
 
 static void init(counted *c)
@@ -23,22 +27,23 @@ static void init(counted *c)
 /* COUNTED(c, START, trace_start(&c.t)): make the step, and count it. */
 #define COUNTED(c, kind, step)                                                                                         \
     do {                                                                                                               \
-        (c).before = simba__tally_before(&(c).t.machine);                                                              \
+        (c).step = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
         step;                                                                                                          \
-        tally(&(c), SIMBA__EV_##kind, NULL);                                                                           \
+        count(&(c), SIMBA__EV_##kind, NULL);                                                                           \
     } while (0)
 #define ANSWERED(c, code, result, step)                                                                                \
     do {                                                                                                               \
         const simba_reply reply_ = {.status = (code), .outcome = (result)};                                            \
-        (c).before = simba__tally_before(&(c).t.machine);                                                              \
+        (c).step = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
         step;                                                                                                          \
-        tally(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
+        count(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
     } while (0)
 
-static void tally(counted *c, simba__event_kind kind, const simba_reply *reply)
+static void count(counted *c, simba__event_kind kind, const simba_reply *reply)
 {
     const simba__event event = {.kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .reply = reply};
-    simba__tally_step(&c->stats, &c->before, &c->t.machine, &event, &c->t.actions, &c->since);
+    c->step.event = &event;
+    simba__count_step(&c->stats, &c->step, &c->since);
 }
 
 static uint64_t count_of(const simba_histogram *histogram)
@@ -170,12 +175,12 @@ static void errors_by_code(void **state)
 {
     (void)state;
     simba_stats stats = SIMBA_STATS_INIT;
-    simba__tally_error(&stats, SIMBA_EUNAVAILABLE);
-    simba__tally_error(&stats, SIMBA_EUNAVAILABLE);
-    simba__tally_error(&stats, SIMBA_ESYSTEM);
-    simba__tally_error(&stats, -32);
-    simba__tally_error(&stats, -1000);
-    simba__tally_error(&stats, 5);
+    simba__count_error(&stats, SIMBA_EUNAVAILABLE);
+    simba__count_error(&stats, SIMBA_EUNAVAILABLE);
+    simba__count_error(&stats, SIMBA_ESYSTEM);
+    simba__count_error(&stats, -32);
+    simba__count_error(&stats, -1000);
+    simba__count_error(&stats, 5);
     assert_int_equal(stats.errors, 6);
     assert_int_equal(stats.errors_by_code[-SIMBA_EUNAVAILABLE], 2);
     assert_int_equal(stats.errors_by_code[-SIMBA_ESYSTEM], 1);
@@ -183,12 +188,90 @@ static void errors_by_code(void **state)
     assert_int_equal(stats.wait.sum_ns, 0); /* which lies behind them */
 }
 
+/* --- lines of the event log ------------------------------------------------------------------------ */
+
+static void note(void *user, const char *words)
+{
+    char *text = user;
+    strcat(strcat(text, words), "; ");
+}
+
+/* The lines for an event that the machine has just been given. */
+static const char *lines_of(const trace *t, simba__event_kind kind)
+{
+    static char text[512];
+    const simba__event event = {
+        .kind = kind,
+        .now = {EPOCH_NS + t->now_ms * SIMBA__NS_PER_MS},
+        .session_until = {t->timing.session ? EPOCH_NS + t->session_until_ms * SIMBA__NS_PER_MS : INT64_MAX},
+    };
+    text[0] = '\0';
+    const simba__step step = {.machine = &t->machine, .event = &event, .actions = &t->actions};
+    simba__trace_step(&step, -EPOCH_NS, note, text);
+    return text;
+}
+
+/* A session lives on without a request. Its owner looks at its end when that has come, and writes down the new one: who
+ * reads the log would take it for dead otherwise. */
+static void a_session_that_lives_on_is_written_down(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, true, true);
+    t.session_until_ms = 5000;
+    trace_start(&t);
+    trace_mine(&t, 7);
+    t.session_until_ms = 7000;
+    assert_string_equal(trace_at(&t, 5000), "wake@7000");
+    assert_string_equal(lines_of(&t, SIMBA__EV_TIMER), "lease 7000000000 7000000000 7; ");
+}
+
+/* A lease that a request prolongs is written down with its answer, and a mere look at the clock is not. */
+static void a_renewed_lease_is_written_down_once(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_mine(&t, 7);
+    assert_string_equal(trace_at(&t, 9250), "renew wake@15839");
+    assert_string_equal(lines_of(&t, SIMBA__EV_TIMER), "request renew; ");
+}
+
+/* Every kind of push has a word. */
+static void each_push_has_a_word(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        [SIMBA_PUSH_CHANGED] = "push changed; ",
+        [SIMBA_PUSH_RELEASED] = "push released; ",
+        [SIMBA_PUSH_ACQUIRED] = "push acquired; ",
+        [SIMBA_PUSH_FREED] = "push freed; ",
+        [SIMBA_PUSH_SESSION_LOST] = "push session-lost; ",
+        [SIMBA_PUSH_SESSION_BACK] = "push session-back; ",
+        [SIMBA_PUSH_NOTED] = "push noted; ",
+        [SIMBA_PUSH_WANTED] = "push wanted; ",
+    };
+    trace t;
+    trace_init(&t, 10000, 6000);
+    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_WANTED; kind++) {
+        const simba_push push = {.kind = (simba_push_kind)kind};
+        const simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
+        char text[64] = "";
+        const simba__step step = {.machine = &t.machine, .event = &event, .actions = &t.actions};
+        simba__trace_step(&step, 0, note, text);
+        assert_string_equal(text, words[kind]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leadership_is_timed), cmocka_unit_test(a_wait_spans_its_requests),
         cmocka_unit_test(failures_have_no_time), cmocka_unit_test(buckets),
-        cmocka_unit_test(errors_by_code),
+        cmocka_unit_test(errors_by_code),        cmocka_unit_test(a_session_that_lives_on_is_written_down),
+        cmocka_unit_test(a_renewed_lease_is_written_down_once), cmocka_unit_test(each_push_has_a_word),
     };
-    return cmocka_run_group_tests_name("tally", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }
