@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/client.h"
+#include "client/client.h"
 #include "support.h"
 
 enum { MANY = 8 };
@@ -183,12 +183,12 @@ static void nobody_is_told_of_a_lapsed_lease(void **state)
         player->in_acquired = expect_another_token;
         assert_rc(0, simba_contender_start(player->contender));
         AWAIT(simba_contender_held_for_ms(player->contender) > 0);
-        simba__enter(&client->turn);
+        simba__lock(client);
         lapsed_token = simba_contender_token(player->contender);
         const int64_t over_ms = now_ms() + simba_contender_held_for_ms(player->contender) + 2;
         while (now_ms() < over_ms)
             ; /* this is how long the fault lasts */
-        simba__leave(&client->turn);
+        simba__unlock(client);
         simba_client_dispatch(client);
         player_free(player);
     }

@@ -76,7 +76,7 @@ static void hostile_submit(void *self, simba_request *request)
 }
 
 /* It answers at once. */
-static void hostile_cancel(void *self, simba_request *request)
+static void hostile_expire(void *self, simba_request *request)
 {
     (void)self;
     (void)request;
@@ -131,7 +131,7 @@ static int register_store(void **state)
         .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_NOTE,
         .init = hostile_init,
         .submit = hostile_submit,
-        .cancel = hostile_cancel,
+        .expire = hostile_expire,
         .flush = hostile_flush,
         .watch = hostile_watch,
         .unwatch = hostile_unwatch,

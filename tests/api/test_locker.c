@@ -525,7 +525,7 @@ static void refuse_submit(void *self, simba_request *request)
 }
 
 /* It answers at once. */
-static void refuse_cancel(void *self, simba_request *request)
+static void refuse_expire(void *self, simba_request *request)
 {
     (void)self;
     (void)request;
@@ -567,7 +567,7 @@ static void permanent_error(void **state)
         .instance_size = 1,
         .init = refuse_init,
         .submit = refuse_submit,
-        .cancel = refuse_cancel,
+        .expire = refuse_expire,
         .flush = refuse_nothing,
         .watch = refuse_watch,
         .unwatch = refuse_unwatch,

@@ -282,7 +282,7 @@ static void teller_submit(void *self, simba_request *request)
         (told_host->fail)(told_host, request, rc, "teller: not taken"); /* fail is a macro of cmocka */
 }
 
-static void teller_cancel(void *self, simba_request *request)
+static void teller_expire(void *self, simba_request *request)
 {
     (void)self;
     (told_host->fail)(told_host, request, SIMBA_ETIMEDOUT, "teller: no answer in time");
@@ -358,7 +358,7 @@ static void rows_of_stores_with_other_headers(void **state)
         .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
         .init = teller_init,
         .submit = teller_submit,
-        .cancel = teller_cancel,
+        .expire = teller_expire,
         .flush = teller_nothing,
         .watch = teller_watch,
         .unwatch = teller_unwatch,
@@ -422,7 +422,7 @@ static void tables_of_other_headers(void **state)
     table.size = offsetof(simba_backend, fini); /* which has to be there */
     assert_rc(SIMBA_EINVAL, simba_backend_register(&table));
     table.size = sizeof table;
-    table.cancel = NULL;
+    table.expire = NULL;
     assert_rc(SIMBA_EINVAL, simba_backend_register(&table));
     table.size = 1;
     assert_rc(SIMBA_EINVAL, simba_backend_register(&table));

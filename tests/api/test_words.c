@@ -34,7 +34,7 @@ static void loud_submit(void *self, simba_request *request)
 }
 
 /* It answers at once. */
-static void loud_cancel(void *self, simba_request *request)
+static void loud_expire(void *self, simba_request *request)
 {
     (void)self;
     (void)request;
@@ -127,7 +127,7 @@ static void words_of_a_store_are_escaped(void **state)
         .instance_size = 1,
         .init = loud_init,
         .submit = loud_submit,
-        .cancel = loud_cancel,
+        .expire = loud_expire,
         .flush = loud_nothing,
         .watch = loud_watch,
         .unwatch = loud_unwatch,

@@ -56,7 +56,7 @@ static void step(simba__event_kind kind, int64_t now_ms)
 {
     simba__actions actions;
     const simba__event event = {
-        .kind = kind, .now = {now_ms * 1000000}, .session_until = SIMBA__NEVER, .give_up = SIMBA__NEVER, .seed = 1};
+        .kind = kind, .now = {now_ms * 1000000}, .session_until = SIMBA__NEVER, .seed = 1};
     simba__contention_step(&machine, &event, &actions);
 }
 
@@ -72,8 +72,8 @@ static void lead(void)
                                 .now = {INT64_C(1001000000)},
                                 .session_until = SIMBA__NEVER,
                                 .generation = machine.generation,
-                                .reply = &reply,
-                                .owner_id = "me"};
+                                .sent_at = machine.sent_at,
+                                .reply = &reply};
     simba__contention_step(&machine, &event, &actions);
     assert_true(actions.acquired);
 }

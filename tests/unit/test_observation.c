@@ -249,8 +249,6 @@ static void what_comes_at_the_wrong_time_changes_nothing(void **state)
     assert_false(f.actions.submit);
     push(&f, SIMBA_PUSH_NOTED, "", 0);
     assert_false(f.actions.submit || f.actions.changed);
-    push(&f, SIMBA_PUSH_WANTED, "", 0); /* is for the one that holds */
-    assert_false(f.actions.submit || f.actions.changed);
     step(&f, (simba__event){.kind = SIMBA__EV_ACK});
     assert_false(f.actions.submit || f.actions.changed || f.actions.done);
     push(&f, SIMBA_PUSH_CHANGED, "", 0);

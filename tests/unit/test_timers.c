@@ -1,6 +1,6 @@
 /* Every deadline of a client is in one heap, and a timer that is lost or late there is a lease that is not renewed. The
  * last test here drives the heap with random operations against a list that is simply kept sorted. */
-#include "runtime/timers.h"
+#include "client/timers.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@ typedef struct counted {
     trace t;
     simba_stats stats;
     simba_local since;
-    simba__step step;
+    simba__step made;
 } counted;
 
 static void init(counted *c)
@@ -27,14 +27,14 @@ static void init(counted *c)
 /* COUNTED(c, START, trace_start(&c.t)): make the step, and count it. */
 #define COUNTED(c, kind, step)                                                                                         \
     do {                                                                                                               \
-        (c).step = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
+        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_##kind, NULL);                                                                           \
     } while (0)
 #define ANSWERED(c, code, result, step)                                                                                \
     do {                                                                                                               \
         const simba_reply reply_ = {.status = (code), .outcome = (result)};                                            \
-        (c).step = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
+        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
     } while (0)
@@ -42,8 +42,8 @@ static void init(counted *c)
 static void count(counted *c, simba__event_kind kind, const simba_reply *reply)
 {
     const simba__event event = {.kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .reply = reply};
-    c->step.event = &event;
-    simba__count_step(&c->stats, &c->step, &c->since);
+    c->made.event = &event;
+    simba__count_step(&c->stats, &c->made, &c->since);
 }
 
 static uint64_t count_of(const simba_histogram *histogram)
@@ -251,11 +251,10 @@ static void each_push_has_a_word(void **state)
         [SIMBA_PUSH_SESSION_LOST] = "push session-lost; ",
         [SIMBA_PUSH_SESSION_BACK] = "push session-back; ",
         [SIMBA_PUSH_NOTED] = "push noted; ",
-        [SIMBA_PUSH_WANTED] = "push wanted; ",
     };
     trace t;
     trace_init(&t, 10000, 6000);
-    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_WANTED; kind++) {
+    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_NOTED; kind++) {
         const simba_push push = {.kind = (simba_push_kind)kind};
         const simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
         char text[64] = "";
