@@ -236,6 +236,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     m->kick = false;
     m->wake = SIMBA__NEVER;
     if (op == SIMBA_OP_ACQUIRE) {
+        m->first_trace = !m->maybe_granted && !m->queued;
         m->maybe_granted = true;
         m->queued |= !m->try_once;
     }
@@ -353,8 +354,10 @@ static void acquire_failed(machine *m, const simba_reply *reply, simba_local now
     m->failures++;
     /* A caller that blocks wants to know the error; a contender keeps trying, and logs it. */
     m->stop |= m->try_once || (m->once && !simba__is_transient(reply->status));
-    if (m->stop)
+    if (m->stop && m->maybe_granted)
         give_back(m, now, out);
+    else if (m->stop)
+        finish(m, now, out);
     else
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
 }
@@ -482,9 +485,12 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
     m->in_flight = false;
     m->last_error = event->reply->status;
     m->last_outcome = (uint8_t)event->reply->outcome;
-    if (event->sent_at.ns > 0) { /* otherwise the store has never seen it */
+    if (event->sent_at.ns > 0) {
         m->sent_at = event->sent_at;
         m->kick &= m->kicked_at.ns >= event->sent_at.ns; /* an answer is younger than a push that came before its request */
+    } else if (m->op == SIMBA_OP_ACQUIRE && m->first_trace) { /* the store has never seen it */
+        m->maybe_granted = false;
+        m->queued = false;
     }
     switch ((simba_op)m->op) {
     case SIMBA_OP_ACQUIRE:
@@ -678,6 +684,7 @@ void simba__contention_step(machine *m, const simba__event *event, actions *ret_
         on_ack(m, event->now, ret_actions);
         break;
     }
+    ret_actions->withdraw &= m->in_flight && !ret_actions->submit;
     ret_actions->timer = next_timer(m);
     check_invariant(m, event->now, ret_actions);
 }

@@ -102,6 +102,7 @@ typedef struct simba__contention {
     bool try_once;     /* locker: one answer, then done */
     bool leaves_queue; /* waiters have an entry in the store that they must remove */
     bool queued;       /* that entry may exist */
+    bool first_trace;  /* the acquire in flight is the first thing of this incarnation that the store hears */
     bool kick;         /* a push came while a request was in flight: ask again */
     bool graceful;     /* TIDY: the lease is still ours, and the machine renews it */
     bool acked;        /* TIDY: on_released has returned */

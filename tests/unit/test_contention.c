@@ -303,7 +303,7 @@ static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
     TRACE("renew wake@15839", trace_at(&t, 9250));
     TRACE("wake@15839", trace_at(&t, 15839));
     assert_int_equal(trace_held_ms(&t), 0); /* less than a ms is left */
-    TRACE("released(expired) changed", trace_at(&t, 15840));
+    TRACE("released(expired) changed withdraw", trace_at(&t, 15840));
     assert_int_equal(trace_held_ms(&t), 0);
 }
 
@@ -354,7 +354,7 @@ static void the_stop_margin_comes_before_the_end(void **state)
     trace_mine(&t, 7);
     trace_at(&t, 9250);
     TRACE("wake@13839", trace_at(&t, 13839));
-    TRACE("released(expired) changed", trace_at(&t, 13840));
+    TRACE("released(expired) changed withdraw", trace_at(&t, 13840));
 }
 
 /* --- losing -------------------------------------------------------------------------------------- */

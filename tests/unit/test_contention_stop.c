@@ -96,7 +96,7 @@ static void a_late_win_after_stop_is_given_back(void **state)
     trace t;
     trace_init(&t, 10000, 6000);
     trace_start(&t);
-    TRACE("", trace_stop(&t));
+    TRACE("withdraw", trace_stop(&t));
     TRACE("late release", trace_mine(&t, 9));
     TRACE("done", trace_nobody(&t));
 }

@@ -16,6 +16,7 @@ typedef struct counted {
     simba_stats stats;
     simba_local since;
     simba__step made;
+    simba_local sent_at;
 } counted;
 
 static void init(counted *c)
@@ -27,6 +28,7 @@ static void init(counted *c)
 /* COUNTED(c, START, trace_start(&c.t)): make the step, and count it. */
 #define COUNTED(c, kind, step)                                                                                         \
     do {                                                                                                               \
+        (c).sent_at = (c).t.machine.sent_at;                                                                           \
         (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_##kind, NULL);                                                                           \
@@ -34,6 +36,7 @@ static void init(counted *c)
 #define ANSWERED(c, code, result, step)                                                                                \
     do {                                                                                                               \
         const simba_reply reply_ = {.status = (code), .outcome = (result)};                                            \
+        (c).sent_at = (c).t.machine.sent_at;                                                                           \
         (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
@@ -41,7 +44,7 @@ static void init(counted *c)
 
 static void count(counted *c, simba__event_kind kind, const simba_reply *reply)
 {
-    const simba__event event = {.kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .reply = reply};
+    const simba__event event = {.kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .sent_at = c->sent_at, .reply = reply};
     c->made.event = &event;
     simba__count_step(&c->stats, &c->made, &c->since);
 }
