@@ -144,16 +144,19 @@ static size_t count_submitted(const sqlite_store *self)
     return count;
 }
 
-static unsigned fill_batch(sqlite_store *self)
+/* Returns when the last of its requests is over. Looks alone are repeated after a while. */
+static simba_local fill_batch(sqlite_store *self)
 {
-    unsigned count = 0;
+    simba_local until = self->submitted ? (simba_local){0} : after(self, PROBE_PATIENCE_NS);
     self->batch.writes = self->batch.grants = false;
-    for (simba_request *r; (r = take_request(self)) != NULL; count++) {
+    for (simba_request *r; (r = take_request(self)) != NULL;) {
         simba__sqlite_batch_item *item = simba__sqlite_batch_add(&self->batch, r);
         item->request = r;
         r->backend_data = item;
         self->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
         self->batch.grants |= r->op != SIMBA_OP_RELEASE;
+        if (r->deadline.ns > until.ns)
+            until = r->deadline;
     }
     for (simba__sqlite_probe *probe; (probe = take_probe(self)) != NULL;) {
         simba__sqlite_batch_item *item =
@@ -162,7 +165,7 @@ static unsigned fill_batch(sqlite_store *self)
         self->batch.grants = true;
     }
     self->batch.watches = self->news.count > 0;
-    return count;
+    return until;
 }
 
 /* May a thread that waits for an outcome carry out the batch, although it cannot stop half-way? */
@@ -183,10 +186,7 @@ static void start(sqlite_store *self)
         fail_submitted(self, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    const unsigned count = fill_batch(self);
-    /* Requests say themselves how long they may take. A look at the file or at a mutex is repeated later. */
-    self->batch_until = count > 0 ? (simba_local){INT64_MAX} : after(self, PROBE_PATIENCE_NS);
-    simba__sqlite_patience_set(&self->batch.db.patience, self->batch_until, count > 0 ? count : 1);
+    self->batch_until = fill_batch(self);
     self->refresh_wanted = false;
     self->running = true;
     self->host->work(self->host, &self->job);
@@ -198,7 +198,7 @@ static bool run_batch(simba_job *job, simba_local until)
     const bool hurried = until.ns != INT64_MAX;
     if (hurried && !is_short(self))
         return false;
-    simba__sqlite_patience_until(&self->batch.db.patience, until.ns < self->batch_until.ns ? until : self->batch_until);
+    simba__sqlite_patience_set(&self->batch.db.patience, until.ns < self->batch_until.ns ? until : self->batch_until);
     simba__sqlite_batch_run(&self->batch);
     return !(hurried && self->batch.error.code == SIMBA_ETIMEDOUT);
 }

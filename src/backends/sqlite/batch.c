@@ -44,7 +44,6 @@ bool simba__sqlite_batch_expire(simba__sqlite_batch *batch, simba_request *reque
     if (out)
         item->request = NULL;
     pthread_mutex_unlock(&batch->lock);
-    simba__sqlite_patience_drop(&batch->db.patience);
     return out;
 }
 
@@ -60,7 +59,7 @@ int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const
     int rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
     if (rc < 0)
         return rc;
-    simba__sqlite_patience_set(&batch->db.patience, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS}, 1);
+    simba__sqlite_patience_set(&batch->db.patience, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
     bool opened;
     rc = simba__sqlite_db_refresh(&batch->db, &opened, err);
     return rc < 0 ? rc : simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), err, &batch->notify);

@@ -12,26 +12,14 @@ void simba__sqlite_patience_init(simba__sqlite_patience *patience, simba_host *h
     patience->host = host;
     patience->seed = host->random(host);
     atomic_init(&patience->until_ns, INT64_MAX);
-    atomic_init(&patience->needed, 1);
     atomic_init(&patience->over, false);
     atomic_init(&patience->waits, false);
 }
 
-void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until, unsigned needed)
+void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until)
 {
     atomic_store(&patience->until_ns, until.ns);
-    atomic_store(&patience->needed, needed);
     atomic_store(&patience->waits, false);
-}
-
-void simba__sqlite_patience_until(simba__sqlite_patience *patience, simba_local until)
-{
-    atomic_store(&patience->until_ns, until.ns);
-}
-
-void simba__sqlite_patience_drop(simba__sqlite_patience *patience)
-{
-    atomic_fetch_sub(&patience->needed, 1);
 }
 
 bool simba__sqlite_patience_waits(const simba__sqlite_patience *patience)
@@ -46,7 +34,7 @@ void simba__sqlite_patience_end(simba__sqlite_patience *patience)
 
 bool simba__sqlite_patience_wait(simba__sqlite_patience *patience, int attempt)
 {
-    if (atomic_load(&patience->over) || atomic_load(&patience->needed) == 0)
+    if (atomic_load(&patience->over))
         return false;
     const int64_t left_ns = atomic_load(&patience->until_ns) - patience->host->now(patience->host).ns;
     if (left_ns <= 0)

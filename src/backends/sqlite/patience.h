@@ -10,18 +10,14 @@ typedef struct simba__sqlite_patience {
     simba_host *host;
     uint64_t seed;            /* for the thread that waits; only one does at a time */
     _Atomic int64_t until_ns; /* on the host's clock */
-    atomic_uint needed;       /* so many still need what is waited for */
     atomic_bool over;         /* the client closes */
     atomic_bool waits;        /* a thread had to wait for another process */
 } simba__sqlite_patience;
 
 void simba__sqlite_patience_init(simba__sqlite_patience *patience, simba_host *host);
 
-/* From now on, wait until `until` at the longest, and only as long as anybody needs it: `needed` say so now, and each drop is one
- * less. */
-void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until, unsigned needed);
-void simba__sqlite_patience_until(simba__sqlite_patience *patience, simba_local until);
-void simba__sqlite_patience_drop(simba__sqlite_patience *patience);
+/* From now on, wait until `until` at the longest. */
+void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until);
 /* Has a thread had to wait since then? Any thread may ask. */
 bool simba__sqlite_patience_waits(const simba__sqlite_patience *patience);
 void simba__sqlite_patience_end(simba__sqlite_patience *patience);
