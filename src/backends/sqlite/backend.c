@@ -379,6 +379,8 @@ static void fail_batch(sqlite_store *self)
             append_probe(self, item->probe);
         else if (item->probe)
             free_probe(self, item->probe, true);
+        else if (item->request && self->closing && error->code == SIMBA_ETIMEDOUT)
+            self->host->fail(self->host, item->request, SIMBA_ECANCELED, "sqlite: the client closes");
         else if (item->request)
             self->host->fail(self->host, item->request, error->code, "%s", error->text);
     }
