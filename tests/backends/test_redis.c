@@ -499,7 +499,7 @@ static void about_databases(void **state)
     for (int i = 0; i < 2; i++) {
         open_at(&a, urls[i]);
         open_at(&b, urls[1 - i]);
-        simba_topic topic = {.mutex = "orders"};
+        simba_topic topic = {.mutex = "orders", .observed = true};
         watch(&b, &topic);
         assert_mine(acquire(&a, "orders", "me", 1));
         assert_mine(acquire(&b, "orders", "you", 2));
@@ -525,7 +525,7 @@ static void about_observing(void **state)
     (void)state;
     open_store(&a);
     open_store(&b);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&b, &topic);
     const simba_reply won = acquire(&a, "orders", "me and myself", 1);
     assert_true(testhost_await_pushes(&b, 1));
@@ -557,7 +557,7 @@ static void subscription_lingers(void **state)
     open_store(&a);
     assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "");
     assert_string_equal(say("PUBSUB CHANNELS"), "");
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
     testhost_unwatch(&a, &topic);

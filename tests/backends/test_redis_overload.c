@@ -39,7 +39,12 @@ static void a_silent_server_gets_no_more_than_the_window(void **state)
                     requests[i].request.reply.status == SIMBA_EUNAVAILABLE);
     }
     kill(redis.pid, SIGCONT);
-    assert_mine(acquire(&a, "last", "me", 1));
+    testhost_request last;
+    do {
+        last = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "last", "me", 1, 0);
+        testhost_ask(&a, &last);
+    } while (last.request.reply.status == SIMBA_EUNAVAILABLE); /* as long as the expired ones fill the window */
+    assert_mine(last.request.reply);
     assert_in_range(calls_so_far() - before, 1, WINDOW + 1);
     testhost_close(&a);
 }

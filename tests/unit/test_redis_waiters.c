@@ -289,7 +289,7 @@ static void stands_by_for_a_moment(void **state)
     (void)state;
     redis_waiters w = fresh();
     simba__redis_waiters_waits(&w, "a", 1);
-    simba__redis_waiters_watch(&w, true);
+    simba__redis_waiters_watch(&w, false);
     simba__redis_waiters_standby(&w, at(1000), 0);
     assert_int_equal(w.look_at.ns, at(1105).ns);
     simba__redis_waiters_standby(&w, at(1000), 44);
