@@ -398,7 +398,7 @@ static void subscription_cut(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     assert_string_equal(say("CLIENT KILL TYPE pubsub"), "1");
     assert_mine(acquire(&a, "orders", "me", 1));
