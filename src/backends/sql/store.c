@@ -85,7 +85,7 @@ static int64_t look_at_lane(simba__sql_lane *lane, simba_local now)
         has_requests |= item->request && !item->is_expired && !lane->gives_way;
         if (!item->polled)
             continue;
-        if (item->ask.deadline.ns > now.ns) {
+        if (item->ask.deadline.ns > now.ns && !lane->gives_way) {
             next_ns = item->ask.deadline.ns; /* all polls of a batch have the same */
             continue;
         }
