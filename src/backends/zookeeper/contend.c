@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "backends/zookeeper/behind.h"
 #include "backends/zookeeper/stray.h"
 #include "backends/zookeeper/views.h"
 #include "util/mem.h"
@@ -302,8 +301,6 @@ static void move(struct contention *c, zk_move move)
     case ZK_WON:
         simba__zk_queue_won(node->queue);
         simba__zk_node_later(node); /* set its guard in a while */
-        if (node->listens)
-            simba__zk_behind_begin(node);
         if (!op->request)
             push(node, SIMBA_PUSH_RELEASED);
         simba__zk_op_complete(op, SIMBA_MINE, &own);
@@ -363,7 +360,6 @@ static bool have_node(struct contention *c)
         simba__zk_node_unref(c->node);
     c->node = node;
     node->refs++;
-    node->listens = c->op.request->listens;
     take_node(c);
     return true;
 }

@@ -47,7 +47,6 @@ static void node_free(zk_node *node)
 {
     simba__zk_watch_drop(&node->before);
     simba__zk_watch_drop(&node->guard);
-    simba__zk_watch_drop(&node->behind);
     simba__free(node->mutex);
     simba__free(node->id);
     if (node->queue)
@@ -93,7 +92,6 @@ void simba__zk_node_drop(zk_node *node)
     simba__list_remove(&node->unattended);
     simba__zk_watch_drop(&node->before);
     simba__zk_watch_drop(&node->guard);
-    simba__zk_watch_drop(&node->behind);
     simba__zk_node_unref(node);
 }
 

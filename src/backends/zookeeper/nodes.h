@@ -25,11 +25,9 @@ typedef struct zk_node {
     zk_op *op;        /* the latest procedure about it */
     zk_watch *before; /* watches the child before it */
     zk_watch *guard;  /* watches its own child */
-    zk_watch *behind; /* see behind.h */
     char *leader;     /* the first of the queue, if nobody has asked who that is */
     unsigned refs;    /* procedures that are about it, and the table */
     bool in_table;
-    bool listens; /* it wants to hear of those behind it */
 } zk_node;
 
 /* Calls `chores` for nodes that have been unattended for long enough. SIMBA_ENOMEM, or 0. */
