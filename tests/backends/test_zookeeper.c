@@ -18,7 +18,7 @@
 #include "lib/server.h"
 
 #include "backends/zookeeper/zookeeper.h"
-#include "runtime/client.h"
+#include "client/client.h"
 #include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
@@ -487,20 +487,20 @@ static void numbers_begin_anew(void **state)
 
 static void copy_name_of_child(simba_client *client, char ret_name[ZK_PREFIX_MAX + 16])
 {
-    simba__enter(&client->turn);
+    simba__lock(client);
     const simba__table *nodes = &((zk_store *)client->store)->nodes.table;
     for (simba__node *node = simba__table_first(nodes); node; node = simba__table_next(nodes, node))
         snprintf(ret_name, ZK_PREFIX_MAX + 16, "%s", SIMBA__OF_NODE(node, zk_node, node)->latch.name);
-    simba__leave(&client->turn);
+    simba__unlock(client);
 }
 
 static bool is_watched(simba_client *client, const char *mutex)
 {
-    simba__enter(&client->turn);
+    simba__lock(client);
     zk_queue *queue = simba__zk_queue_get(&((zk_store *)client->store)->nodes.queues, mutex);
     const bool watched = queue->numbers.watched;
     simba__zk_queue_put(queue);
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return watched;
 }
 
@@ -521,9 +521,9 @@ static void child_of_another_node(void **state)
     }
     assert_int_equal(raw_zookeeper_delete(raw, "/another/simba/m"), ZOK);
     /* It is not to notice that it is robbed. */
-    simba__enter(&client->turn);
+    simba__lock(client);
     client->host.timer_set(&client->host, &((zk_store *)client->store)->nodes.chores, (simba_local){INT64_MAX - 1});
-    simba__leave(&client->turn);
+    simba__unlock(client);
     assert_int_equal(simba_locker_acquire(robbed, 5000, &err), 0); /* number 0 */
     copy_name_of_child(client, path + strlen(path));
     assert_int_equal(raw_zookeeper_delete(raw, path), ZOK);
@@ -575,7 +575,7 @@ static void about_numbers_used_up(void **state)
     simba_client_close(client);
 }
 
-/* --- who reads answers ------------------------------------------------------------------------------------------ */
+/* --- who polls ------------------------------------------------------------------------------------------ */
 
 static void ignore_row(const simba_listing *row, void *user)
 {
@@ -588,29 +588,31 @@ static void *list_all(void *client)
     return NULL;
 }
 
-static bool is_read_from(simba_client *client)
+static bool is_polled_from(simba_client *client)
 {
-    simba__enter(&client->turn);
-    const bool read = client->turn.led_for != NULL;
-    simba__leave(&client->turn);
-    return read;
+    simba__lock(client);
+    const bool polled = client->polled_for != NULL;
+    simba__unlock(client);
+    return polled;
 }
 
-/* The connection breaks under a thread that waits for an answer and reads it itself. */
-static void breaks_under_a_reader(void **state)
+/* The connection breaks under a thread of the application that polls, because it waits for an answer and nobody else polls. */
+static void breaks_under_a_poller(void **state)
 {
     (void)state;
     char url[64];
     proxy network;
     pthread_t thread;
     simba_client *client = NULL;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = SIMBA_DISPATCH_FD;
     proxy_start(&network, zookeeper.port);
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", network.port);
-    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
+    assert_int_equal(simba_client_open(url, &options, NULL, &client), 0);
     list_all(client);
     proxy_set(&network, PROXY_FREEZE);
     assert_int_equal(pthread_create(&thread, NULL, list_all, client), 0);
-    assert_true(REF_WITHIN(LONG_MS, is_read_from(client)));
+    assert_true(REF_WITHIN(LONG_MS, is_polled_from(client)));
     proxy_set(&network, PROXY_CUT);
     proxy_set(&network, PROXY_PASS);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -660,7 +662,7 @@ int main(void)
         cmocka_unit_test(numbers_begin_anew),
         cmocka_unit_test(child_of_another_node),
         cmocka_unit_test(about_numbers_used_up),
-        cmocka_unit_test(breaks_under_a_reader),
+        cmocka_unit_test(breaks_under_a_poller),
         cmocka_unit_test(close_in_silence),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
