@@ -20,7 +20,6 @@ static void connected(zk_session *session, bool anew)
 
 static void disconnected(zk_session *session)
 {
-    simba__zk_nodes_disconnected(&store_of(session)->nodes);
     simba__zk_ops_disconnected(&store_of(session)->ops);
 }
 

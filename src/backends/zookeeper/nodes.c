@@ -70,7 +70,7 @@ zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request)
         node_free(node);
         return NULL;
     }
-    simba__zk_latch_init(&node->latch, &node->queue->numbers, node->nonce, node->id, nodes->ops->session->over);
+    simba__zk_latch_init(&node->latch, node->nonce, node->id, nodes->ops->session->over);
     node->refs = 1;
     node->in_table = true;
     simba__table_add(&nodes->table, &node->node, node->nonce);
@@ -95,18 +95,10 @@ void simba__zk_node_drop(zk_node *node)
     simba__zk_node_unref(node);
 }
 
-void simba__zk_nodes_disconnected(zk_nodes *nodes)
-{
-    for (simba__node *node = simba__table_first(&nodes->table); node; node = simba__table_next(&nodes->table, node))
-        simba__zk_latch_disconnected(&NODE_OF(node)->latch);
-    simba__zk_queues_forget(&nodes->queues);
-}
-
 void simba__zk_nodes_drop(zk_nodes *nodes)
 {
     for (simba__node *node; (node = simba__table_first(&nodes->table));)
         simba__zk_node_drop(NODE_OF(node));
-    simba__zk_queues_forget(&nodes->queues);
 }
 
 void simba__zk_nodes_fini(zk_nodes *nodes)

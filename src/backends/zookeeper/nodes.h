@@ -1,5 +1,5 @@
-/* Our own places in the queues: a table by nonce of the nodes that this client has made or may have made. A place
- * stays in it until it is known to be gone, so that no node of ours is left behind. */
+/* The client's own places in the queues: a table by nonce of the nodes that it has made or may have made. A place
+ * stays in it until it is known to be gone, so that no node is left behind. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_NODES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_NODES_H
 
@@ -32,8 +32,6 @@ typedef struct zk_node {
 
 /* Calls `chores` for nodes that have been unattended for long enough. SIMBA_ENOMEM, or 0. */
 int simba__zk_nodes_init(zk_nodes *nodes, zk_ops *ops, void (*chores)(simba_timer *timer, simba_local now));
-/* The connection is lost. */
-void simba__zk_nodes_disconnected(zk_nodes *nodes);
 /* The session is over, and all its nodes with it. */
 void simba__zk_nodes_drop(zk_nodes *nodes);
 void simba__zk_nodes_fini(zk_nodes *nodes);
