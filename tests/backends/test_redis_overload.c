@@ -41,6 +41,7 @@ static void a_silent_server_gets_no_more_than_the_window(void **state)
     kill(redis.pid, SIGCONT);
     testhost_request last;
     do {
+        testhost_pump(&a, NULL, 5);
         last = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "last", "me", 1, 0);
         testhost_ask(&a, &last);
     } while (last.request.reply.status == SIMBA_EUNAVAILABLE); /* as long as the expired ones fill the window */

@@ -217,7 +217,8 @@ static void an_expired_request_stays(void **state)
 /* It is not sent again: nobody needs it any more. */
 static void an_expired_request_is_not_sent_on(void **state)
 {
-    static const char *const refusals[] = {"MOVED 1 10.0.0.1:6379", "ASK 1 10.0.0.1:6379", "NOSCRIPT No matching script"};
+    static const char *const refusals[] = {"MOVED 1 10.0.0.1:6379", "ASK 1 10.0.0.1:6379",
+                                           "NOSCRIPT No matching script"};
     (void)state;
     begin_ready(REDIS_CLUSTER, 0);
     for (int i = 0; i < 3; i++) {

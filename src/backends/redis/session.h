@@ -73,15 +73,15 @@ typedef struct redis_session {
     const redis_options *options;
     const simba__endpoint *at; /* for the text of errors */
     redis_errands *errands;
-    simba__list waiting; /* those WAITING */
-    simba__list sent;    /* SENT */
-    simba__list held;    /* HELD */
-    simba__list over;    /* OVER: next_outcome returns them */
+    simba__list waiting;       /* those WAITING */
+    simba__list sent;          /* SENT */
+    simba__list held;          /* HELD */
+    simba__list over;          /* OVER: next_outcome returns them */
     simba__list_item *written; /* the last of `sent` that next_command has returned; NULL: none */
-    uint64_t answers;    /* how many have come so far, on any connection */
-    simba_local tick_at; /* when to look for silence; 0: never */
-    unsigned actions;    /* of the last event, a set of the bits above */
-    simba_error error;   /* of the outcomes REDIS_FAIL */
+    uint64_t answers;          /* how many have come so far, on any connection */
+    simba_local tick_at;       /* when to look for silence; 0: never */
+    unsigned actions;          /* of the last event, a set of the bits above */
+    simba_error error;         /* of the outcomes REDIS_FAIL */
     simba_error dropped;
     bool short_of_replicas; /* too few replicas confirmed something, and enough have confirmed nothing since */
     unsigned loaded;        /* how many scripts are loaded */
