@@ -18,7 +18,7 @@
 #include "lib/server.h"
 
 #include "backends/zookeeper/zookeeper.h"
-#include "runtime/client.h"
+#include "client/client.h"
 #include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
@@ -450,93 +450,7 @@ static void close_on_exec(void **state)
     simba_client_close(client);
 }
 
-/* --- what is known about a queue ------------------------------------------------------------------------------ */
-
-/* Numbers begin at 0 again when the node of the mutex was removed. Whoever has led before must not take the next number for
- * the first place. */
-static void numbers_begin_anew(void **state)
-{
-    (void)state;
-    enum { TURNS = 3, OTHERS = 4 };
-    simba_error err = {0};
-    simba_client *client = open_client("", "/anew");
-    simba_locker *locker = new_locker(client, "m");
-    for (int i = 0; i < TURNS + 1; i++) {
-        assert_int_equal(simba_locker_acquire(locker, 5000, &err), 0);
-        assert_int_equal(simba_locker_release(locker, &err), 0);
-    }
-    zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
-    assert_int_equal(raw_zookeeper_delete(raw, "/anew/simba/m"), ZOK);
-    zookeeper_close(raw);
-    simba_client *rival = open_client("", "/anew");
-    simba_locker *holder = new_locker(rival, "m");
-    assert_int_equal(simba_locker_acquire(holder, 5000, &err), 0); /* number 0 */
-    for (int i = 0; i < OTHERS - 1; i++) {
-        simba_locker *passing = new_locker(rival, "m");
-        assert_int_equal(simba_locker_acquire(passing, 0, &err), SIMBA_ETIMEDOUT);
-        simba_locker_free(passing);
-    }
-    /* The next number is just the one after the last of ours. */
-    assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_ETIMEDOUT);
-    assert_non_null(strstr(err.text, simba_locker_id(holder)));
-    simba_locker_free(holder);
-    simba_locker_free(locker);
-    simba_client_close(rival);
-    simba_client_close(client);
-}
-
-static void copy_name_of_child(simba_client *client, char ret_name[ZK_PREFIX_MAX + 16])
-{
-    simba__enter(&client->turn);
-    const simba__table *nodes = &((zk_store *)client->store)->nodes.table;
-    for (simba__node *node = simba__table_first(nodes); node; node = simba__table_next(nodes, node))
-        snprintf(ret_name, ZK_PREFIX_MAX + 16, "%s", SIMBA__OF_NODE(node, zk_node, node)->latch.name);
-    simba__leave(&client->turn);
-}
-
-static bool is_watched(simba_client *client, const char *mutex)
-{
-    simba__enter(&client->turn);
-    zk_queue *queue = simba__zk_queue_get(&((zk_store *)client->store)->nodes.queues, mutex);
-    const bool watched = queue->numbers.watched;
-    simba__zk_queue_put(queue);
-    simba__leave(&client->turn);
-    return watched;
-}
-
-/* Somebody has removed the child that leads, and the node of the mutex. Whoever gives that child back learns nothing about
- * the new node, although it has a child of the same number. */
-static void child_of_another_node(void **state)
-{
-    (void)state;
-    char path[160] = "/another/simba/m/";
-    simba_error err = {0};
-    simba_client *client = open_client("", "/another");
-    simba_locker *robbed = new_locker(client, "m");
-    simba_locker *holder = new_locker(client, "m");
-    zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(simba_locker_acquire(robbed, 5000, &err), 0);
-        assert_int_equal(simba_locker_release(robbed, &err), 0);
-    }
-    assert_int_equal(raw_zookeeper_delete(raw, "/another/simba/m"), ZOK);
-    /* It is not to notice that it is robbed. */
-    simba__enter(&client->turn);
-    client->host.timer_set(&client->host, &((zk_store *)client->store)->nodes.chores, (simba_local){INT64_MAX - 1});
-    simba__leave(&client->turn);
-    assert_int_equal(simba_locker_acquire(robbed, 5000, &err), 0); /* number 0 */
-    copy_name_of_child(client, path + strlen(path));
-    assert_int_equal(raw_zookeeper_delete(raw, path), ZOK);
-    assert_int_equal(raw_zookeeper_delete(raw, "/another/simba/m"), ZOK);
-    zookeeper_close(raw);
-    assert_int_equal(simba_locker_acquire(holder, 5000, &err), 0); /* number 0 again */
-    assert_true(REF_WITHIN(LONG_MS, is_watched(client, "m")));
-    simba_locker_release(robbed, NULL);
-    assert_int_equal(simba_locker_acquire(robbed, 0, &err), SIMBA_ETIMEDOUT);
-    simba_locker_free(holder);
-    simba_locker_free(robbed);
-    simba_client_close(client);
-}
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static atomic_bool numbers_used_up;
 
@@ -575,7 +489,7 @@ static void about_numbers_used_up(void **state)
     simba_client_close(client);
 }
 
-/* --- who reads answers ------------------------------------------------------------------------------------------ */
+/* --- who polls ------------------------------------------------------------------------------------------ */
 
 static void ignore_row(const simba_listing *row, void *user)
 {
@@ -588,29 +502,31 @@ static void *list_all(void *client)
     return NULL;
 }
 
-static bool is_read_from(simba_client *client)
+static bool is_polled_from(simba_client *client)
 {
-    simba__enter(&client->turn);
-    const bool read = client->turn.led_for != NULL;
-    simba__leave(&client->turn);
-    return read;
+    simba__lock(client);
+    const bool polled = client->polled_for != NULL;
+    simba__unlock(client);
+    return polled;
 }
 
-/* The connection breaks under a thread that waits for an answer and reads it itself. */
-static void breaks_under_a_reader(void **state)
+/* The connection breaks under a thread of the application that polls, because it waits for an answer and nobody else polls. */
+static void breaks_under_a_poller(void **state)
 {
     (void)state;
     char url[64];
     proxy network;
     pthread_t thread;
     simba_client *client = NULL;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = SIMBA_DISPATCH_FD;
     proxy_start(&network, zookeeper.port);
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", network.port);
-    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
+    assert_int_equal(simba_client_open(url, &options, NULL, &client), 0);
     list_all(client);
     proxy_set(&network, PROXY_FREEZE);
     assert_int_equal(pthread_create(&thread, NULL, list_all, client), 0);
-    assert_true(REF_WITHIN(LONG_MS, is_read_from(client)));
+    assert_true(REF_WITHIN(LONG_MS, is_polled_from(client)));
     proxy_set(&network, PROXY_CUT);
     proxy_set(&network, PROXY_PASS);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -657,10 +573,8 @@ int main(void)
         cmocka_unit_test(no_herd),
         cmocka_unit_test(a_crowd),
         cmocka_unit_test(close_on_exec),
-        cmocka_unit_test(numbers_begin_anew),
-        cmocka_unit_test(child_of_another_node),
         cmocka_unit_test(about_numbers_used_up),
-        cmocka_unit_test(breaks_under_a_reader),
+        cmocka_unit_test(breaks_under_a_poller),
         cmocka_unit_test(close_in_silence),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);

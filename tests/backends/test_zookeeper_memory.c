@@ -148,7 +148,7 @@ static void observe(void)
     testhost_unwatch(&a, &topic);
 }
 
-/* Without anybody else: soon the queue needs no list. */
+/* Without anybody else. */
 static void take_turns(void)
 {
     for (int i = 0; i < TURNS; i++) {

@@ -10,7 +10,7 @@
 #include "lib/referee.h"
 
 #include "backends/zookeeper/zookeeper.h"
-#include "runtime/client.h"
+#include "client/client.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
 
@@ -46,9 +46,9 @@ static void end(void)
 
 static zk_liveness look(void)
 {
-    simba__enter(&client->turn);
+    simba__lock(client);
     const zk_liveness live = ((zk_store *)client->store)->session.live;
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return live;
 }
 
@@ -72,10 +72,10 @@ static void beats_are_agreed(void **state)
     (void)state;
     begin((fake_odd){.request = FAKE_NEVER});
     assert_true(REF_WITHIN(LONG_MS, look().answered >= 5));
-    simba__enter(&client->turn);
+    simba__lock(client);
     const zk_liveness live = ((zk_store *)client->store)->session.live;
     const int64_t until_ns = atomic_load(&client->session_until_ns);
-    simba__leave(&client->turn);
+    simba__unlock(client);
     assert_true(until_ns <= live.proven.ns + live.timeout_ns);
     assert_true(until_ns > live.proven.ns + live.timeout_ns * 9 / 10);
     assert_true(live.proven.ns + live.timeout_ns / 4 <= live.beats[(live.answered - 1) % ZK_BEATS].ns);

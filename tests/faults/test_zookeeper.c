@@ -17,7 +17,7 @@
 #include "lib/server.h"
 
 #include "backends/zookeeper/zookeeper.h"
-#include "runtime/client.h"
+#include "client/client.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
 #define SESSION_MS (ref_scaled_ms(2000))
@@ -178,23 +178,23 @@ static void connections_break(void **state)
     assert_hands_over();
 }
 
-/* In a turn: the next beat is due as soon as that is over. */
+/* Under the lock: the next beat is due as soon as it is released. */
 static bool beat_next(simba_client *client)
 {
     zk_store *store = client->store;
-    struct pollfd timer = {.fd = client->turn.reactor.timer, .events = POLLIN};
-    store->session.live.beat_at = client->turn.now;
-    client->host.timer_set(&client->host, &store->session.beat, client->turn.now);
-    simba__turn_arm(&client->turn);
+    struct pollfd timer = {.fd = client->reactor.timer, .events = POLLIN};
+    store->session.live.beat_at = client->now;
+    client->host.timer_set(&client->host, &store->session.beat, client->now);
+    simba__reactor_arm(&client->reactor, client->now);
     return poll(&timer, 1, (int)LONG_MS) == 1;
 }
 
 static bool has_beaten(simba_client *client, unsigned long long times)
 {
-    simba__enter(&client->turn);
+    simba__lock(client);
     const zk_liveness *live = &((zk_store *)client->store)->session.live;
     const bool beaten = live->link == ZK_CONNECTED && live->answered >= times;
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return beaten;
 }
 
@@ -204,13 +204,13 @@ static void breaks_before_beat(void **state)
     (void)state;
     ref_scene("breaks before a beat");
     const unsigned grants = arena.grants;
-    simba__enter(&clients[0]->turn);
+    simba__lock(clients[0]);
     const bool due = beat_next(clients[0]);
-    struct pollfd socket = {.fd = clients[0]->turn.reactor.first->fd, .events = POLLRDHUP};
+    struct pollfd socket = {.fd = clients[0]->reactor.first->fd, .events = POLLRDHUP};
     proxy_set(&networks[0], PROXY_CUT);
     const int hung_up = poll(&socket, 1, (int)LONG_MS);
     proxy_set(&networks[0], PROXY_PASS);
-    simba__leave(&clients[0]->turn);
+    simba__unlock(clients[0]);
     assert_true(due);
     assert_int_equal(hung_up, 1);
     assert_true(REF_WITHIN(LONG_MS, has_beaten(clients[0], ZK_BEATS + 2)));
@@ -311,9 +311,9 @@ static void slow_restart(void **state)
 
 static clientid_t session_of(simba_client *client)
 {
-    simba__enter(&client->turn);
+    simba__lock(client);
     const clientid_t id = *zoo_client_id(((zk_store *)client->store)->session.zh);
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return id;
 }
 

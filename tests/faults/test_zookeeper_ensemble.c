@@ -12,7 +12,7 @@
 #include "lib/server.h"
 
 #include "backends/zookeeper/zookeeper.h"
-#include "runtime/client.h"
+#include "client/client.h"
 
 #define SESSION_MS (ref_scaled_ms(12000))
 /* Outlives an election on a machine that has other things to do: candidates that miss each other wait twice as long each time. */
@@ -87,11 +87,11 @@ static server *server_of(simba_client *client)
 {
     struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
-    simba__enter(&client->turn);
+    simba__lock(client);
     const zk_session *session = &((zk_store *)client->store)->session;
     const bool known = session->live.link == ZK_CONNECTED &&
                        zookeeper_get_connected_host(session->zh, (struct sockaddr *)&address, &size) != NULL;
-    simba__leave(&client->turn);
+    simba__unlock(client);
     for (unsigned i = 0; known && i < SERVER_ENSEMBLE; i++)
         if (server_nth(&ensemble, i)->port == ntohs(((struct sockaddr_in *)&address)->sin_port))
             return server_nth(&ensemble, i);

@@ -11,7 +11,7 @@
 #include "lib/server.h"
 
 #include "backends/zookeeper/zookeeper.h"
-#include "runtime/client.h"
+#include "client/client.h"
 
 #define SESSION_MS (ref_scaled_ms(3000))
 #define LONG_MS (ref_scaled_ms(20000))
@@ -20,10 +20,10 @@ static server zookeeper;
 
 static bool is_proven_since(simba_client *client, int64_t from_ns)
 {
-    simba__enter(&client->turn);
+    simba__lock(client);
     const zk_liveness *live = &((zk_store *)client->store)->session.live;
     const bool proven = live->link == ZK_CONNECTED && live->proven.ns > from_ns;
-    simba__leave(&client->turn);
+    simba__unlock(client);
     return proven;
 }
 

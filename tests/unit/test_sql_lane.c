@@ -101,13 +101,16 @@ static void fini(void *instance)
     simba__sql_fini(instance);
 }
 
+static const char *const schemes[] = {"model", NULL};
+
 static const simba_backend backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
     .instance_size = sizeof(simba__sql_store),
     .init = init,
     .submit = simba__sql_submit,
-    .cancel = simba__sql_cancel,
+    .expire = simba__sql_expire,
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,

@@ -9,15 +9,13 @@
 
 enum { NONCE = 7, CZXID = 70 };
 
-static zk_numbers numbers;
 static zk_latch latch;
 static zk_attempt attempt;
 
 static int setup(void **state)
 {
     (void)state;
-    simba__zk_numbers_forget(&numbers);
-    simba__zk_latch_init(&latch, &numbers, NONCE, "me", 0);
+    simba__zk_latch_init(&latch, NONCE, "me", 0);
     attempt = (zk_attempt){0};
     return 0;
 }
@@ -104,24 +102,32 @@ static void give_back(void)
     expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
     expect(step(), ZK_FREED);
     simba__zk_latch_fini(&latch);
-    simba__zk_latch_init(&latch, &numbers, NONCE, "me", 0);
+    simba__zk_latch_init(&latch, NONCE, "me", 0);
 }
 
-/* Number 5 has found itself behind the leader, and the watches are being set. */
+/* Number 5 has found itself behind the leader, and the watch is being set. */
 static void stand_behind_leader(void)
 {
     expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE | ZK_CALL_LIST);
     made(5);
     LISTED(other(3), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
+    expect_calls(step(), ZK_CALL_BEFORE);
 }
 
-/* Behind the leader, guarded, with number 5. */
+/* Behind the leader, with number 5. */
 static void wait_behind_leader(void)
 {
     stand_behind_leader();
-    simba__zk_latch_own(&latch, CZXID, 1, true);
     expect(step(), ZK_WAITS);
+    assert_true(latch.stands);
+}
+
+/* Whatever has happened to the child before, the list says it. */
+static void look(void)
+{
+    assert_int_equal(simba__zk_latch_before_fired(&latch), ZK_ALERT_LOOK);
+    assert_false(latch.stands);
+    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
 }
 
 /* --- leading ----------------------------------------------------------------------------------------------- */
@@ -162,7 +168,7 @@ static void child_of_an_earlier_session(void **state)
     (void)state;
     char *earlier = ours(4);
     simba__zk_latch_fini(&latch);
-    simba__zk_latch_init(&latch, &numbers, NONCE, "me", 1);
+    simba__zk_latch_init(&latch, NONCE, "me", 1);
     begin(ZK_WISH_WAIT);
     simba__zk_latch_not_made(&latch, false);
     expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
@@ -170,7 +176,7 @@ static void child_of_an_earlier_session(void **state)
     expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
     made(5);
     LISTED(earlier, ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
+    expect_calls(step(), ZK_CALL_BEFORE);
 }
 
 static void made_in_vain(void **state)
@@ -185,61 +191,6 @@ static void made_in_vain(void **state)
     }
     expect(move, ZK_REFUSED);
     assert_int_equal(rounds, 5);
-}
-
-/* --- numbers ----------------------------------------------------------------------------------------------- */
-
-static void next_number_leads(void **state)
-{
-    (void)state;
-    numbers.watched = true;
-    win_with(3);
-    give_back();
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE);
-    made(4);
-    expect(step(), ZK_WON);
-    give_back();
-    /* Somebody else has 5. */
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE);
-    made(6);
-    expect_calls(step(), ZK_CALL_LIST);
-}
-
-/* The watch of the mutex's node fires while the child is being made: numbers have begun anew. */
-static void numbers_begin_anew(void **state)
-{
-    (void)state;
-    numbers.watched = true;
-    win_with(3);
-    give_back();
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE);
-    simba__zk_numbers_forget(&numbers);
-    assert_false(numbers.watched);
-    made(4);
-    expect_calls(step(), ZK_CALL_LIST);
-    LISTED(other(2), ours(4));
-    expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
-}
-
-/* Nobody tells of a new node: then no number is believed. */
-static void unwatched_numbers(void **state)
-{
-    (void)state;
-    win_with(3);
-    give_back();
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-/* Whose child was removed by somebody else learns nothing about the queue by not finding it. */
-static void child_that_others_removed(void **state)
-{
-    (void)state;
-    numbers.watched = true;
-    win_with(3);
-    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_DELETE);
-    expect(step(), ZK_NOTHING);
-    assert_int_equal(numbers.gone, 2);
 }
 
 static void last_number(void **state)
@@ -264,18 +215,18 @@ static void leader_goes(void **state)
 {
     (void)state;
     wait_behind_leader();
-    assert_int_equal(simba__zk_latch_before_fired(&latch, true), ZK_ALERT_LOOK);
-    expect(begin(ZK_WISH_LOOK), ZK_WON);
+    look();
+    LISTED(ours(5), other(7));
+    expect(step(), ZK_WON);
 }
 
 static void touched_leader_is_not_gone(void **state)
 {
     (void)state;
     wait_behind_leader();
-    assert_int_equal(simba__zk_latch_before_fired(&latch, false), ZK_ALERT_LOOK);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
+    look();
     LISTED(other(3), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE); /* the guard is still there */
+    expect_calls(step(), ZK_CALL_BEFORE);
     expect(step(), ZK_WAITS);
 }
 
@@ -289,38 +240,32 @@ static void another_waiter_goes(void **state)
     expect_calls(step(), ZK_CALL_BEFORE);
     assert_string_equal(attempt.before, other(3));
     expect(step(), ZK_WAITS);
-    assert_int_equal(simba__zk_latch_before_fired(&latch, true), ZK_ALERT_LOOK);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
+    look();
+    LISTED(other(2), ours(5));
+    expect_calls(step(), ZK_CALL_BEFORE);
+    assert_string_equal(attempt.before, other(2));
+    expect(step(), ZK_WAITS);
 }
 
-/* Who is next has lost its guard, because somebody touched its child: it has to look. */
-static void unguarded_waiter_looks(void **state)
+/* Somebody has removed the waiter's child: it does not lead when the leader goes. */
+static void removed_waiter_enters_again(void **state)
 {
     (void)state;
     wait_behind_leader();
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, false), ZK_ALERT_NONE);
-    simba__zk_latch_before_fired(&latch, true);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
+    look();
+    LISTED(other(6));
+    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
 }
 
-static void removed_waiter_gets_in_line_again(void **state)
-{
-    (void)state;
-    wait_behind_leader();
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_LOOK);
-    simba__zk_latch_before_fired(&latch, true);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-/* The connection breaks while it gets in line again, which nobody has asked for: so nobody else is going to look. */
+/* The connection breaks while it enters again, which nobody has asked for: so nobody else is going to look. */
 static void removed_waiter_loses_connection(void **state)
 {
     (void)state;
     wait_behind_leader();
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_LOOK);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_CREATE | ZK_CALL_LIST);
+    look();
+    LISTED(other(6));
+    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
     simba__zk_latch_not_made(&latch, false);
-    simba__zk_latch_disconnected(&latch);
     expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
     LISTED(ours(8));
     expect_calls(step(), ZK_CALL_OWN);
@@ -328,75 +273,32 @@ static void removed_waiter_loses_connection(void **state)
     expect(step(), ZK_WON);
 }
 
-/* The connection breaks before the new watch is set: that the one before has gone is no news about the next. */
+/* The connection breaks before the watch is set. */
 static void break_before_watch(void **state)
 {
     (void)state;
-    begin(ZK_WISH_WAIT);
-    made(5);
-    LISTED(other(2), other(3), ours(5));
-    step();
-    expect(step(), ZK_WAITS);
-    simba__zk_latch_before_fired(&latch, true);
-    begin(ZK_WISH_LOOK);
-    LISTED(other(2), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
-    simba__zk_latch_own(&latch, CZXID, 1, true);
+    stand_behind_leader();
     expect_calls(begin_anew(), ZK_CALL_LIST);
 }
 
-/* After a break the watches fire in any order, so the leader's going says nothing about our own child. */
-static void watches_after_a_break(void **state)
-{
-    (void)state;
-    wait_behind_leader();
-    simba__zk_latch_disconnected(&latch);
-    assert_int_equal(simba__zk_latch_before_fired(&latch, true), ZK_ALERT_LOOK);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
-}
-
-/* The leader has gone before it could be watched. Our own child was read before that, and is guarded. */
+/* The one before has gone before it could be watched. */
 static void leader_gone_before_watch(void **state)
 {
     (void)state;
     stand_behind_leader();
-    simba__zk_latch_own(&latch, CZXID, 1, true);
     simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
+    expect_calls(step(), ZK_CALL_LIST);
+    assert_false(latch.stands);
+    LISTED(ours(5));
     expect(step(), ZK_WON);
 }
 
-/* Somebody has removed our child, or touched it so that the guard has fired: then the leader's end says nothing. */
-static void leader_gone_without_guard(void **state)
+/* The watch fires before the step is over. */
+static void watch_fires_at_once(void **state)
 {
     (void)state;
     stand_behind_leader();
-    simba__zk_latch_vanished(&attempt, ZK_CALL_GUARD);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
-    expect_calls(step(), ZK_CALL_LIST);
-    LISTED(other(6));
-    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-static void leader_gone_after_touch(void **state)
-{
-    (void)state;
-    stand_behind_leader();
-    simba__zk_latch_own(&latch, CZXID, 1, true);
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, false), ZK_ALERT_NONE);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
-    expect_calls(step(), ZK_CALL_LIST);
-}
-
-/* A waiter before us has gone: whoever is before that one may still lead. */
-static void waiter_gone_before_watch(void **state)
-{
-    (void)state;
-    wait_behind_leader(); /* so that it has a guard */
-    simba__zk_latch_before_fired(&latch, false);
-    begin(ZK_WISH_LOOK);
-    LISTED(other(3), other(4), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
+    assert_int_equal(simba__zk_latch_before_fired(&latch), ZK_ALERT_LOOK);
     expect_calls(step(), ZK_CALL_LIST);
 }
 
@@ -477,6 +379,16 @@ static void leave_what_may_be_there(void **state)
     expect(step(), ZK_NOTHING); /* it has not led */
 }
 
+/* Somebody else has removed it before. */
+static void leave_what_others_removed(void **state)
+{
+    (void)state;
+    win_with(3);
+    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
+    simba__zk_latch_vanished(&attempt, ZK_CALL_DELETE);
+    expect(step(), ZK_NOTHING);
+}
+
 static void leave_what_was_not_made(void **state)
 {
     (void)state;
@@ -514,7 +426,7 @@ static void unwanted_waiter_is_not_called(void **state)
     (void)state;
     wait_behind_leader();
     begin(ZK_WISH_LEAVE);
-    assert_int_equal(simba__zk_latch_before_fired(&latch, true), ZK_ALERT_NONE);
+    assert_int_equal(simba__zk_latch_before_fired(&latch), ZK_ALERT_NONE);
     assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_NONE);
     expect(begin(ZK_WISH_LOOK), ZK_IDLE);
 }
@@ -529,28 +441,21 @@ int main(void)
         CASE(lost_answer),
         CASE(child_of_an_earlier_session),
         CASE(made_in_vain),
-        CASE(next_number_leads),
-        CASE(numbers_begin_anew),
-        CASE(unwatched_numbers),
-        CASE(child_that_others_removed),
         CASE(last_number),
         CASE(leader_goes),
         CASE(touched_leader_is_not_gone),
         CASE(another_waiter_goes),
-        CASE(unguarded_waiter_looks),
-        CASE(removed_waiter_gets_in_line_again),
+        CASE(removed_waiter_enters_again),
         CASE(removed_waiter_loses_connection),
         CASE(break_before_watch),
-        CASE(watches_after_a_break),
         CASE(leader_gone_before_watch),
-        CASE(leader_gone_without_guard),
-        CASE(leader_gone_after_touch),
-        CASE(waiter_gone_before_watch),
+        CASE(watch_fires_at_once),
         CASE(about_try),
         CASE(new_guard_after_touch),
         CASE(gone_before_guard),
         CASE(about_renew),
         CASE(leave_what_may_be_there),
+        CASE(leave_what_others_removed),
         CASE(leave_what_was_not_made),
         CASE(leave_twice),
         CASE(return_while_leaving),

@@ -133,8 +133,7 @@ static void decide(simba__pg_session *session)
                  request->ttl_ms + request->transition_ms, (int64_t)(item ? item->floor : 0));
         put(out, numbers);
         put_hex(out, request->note, request->note_size);
-        snprintf(numbers, sizeof numbers, ",%" PRId64 ",%s", (int64_t)request->note_number,
-                 request->listens ? "l" : "\"\"");
+        snprintf(numbers, sizeof numbers, ",%" PRId64, (int64_t)request->note_number);
         put(out, numbers);
     }
     simba__buffer_put(out, "}}", sizeof "}}");
@@ -304,7 +303,7 @@ static void stepped(simba__pg_session *session, const PGresult *result)
         finish(session, NULL);
     } else if (lists || !take_decisions(session, result)) {
         simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT,
-                        "postgresql %s: the function %s_decide_3 is not ours", session->shared->options->where,
+                        "postgresql %s: the function %s_decide_4 is not ours", session->shared->options->where,
                         session->shared->options->table);
         fail(session, &why);
     } else if (session->step->action == SIMBA__SQL_GET && listener->listening.hearing == SIMBA__SQL_LISTENS) {
@@ -424,7 +423,7 @@ int simba__pg_session_init(simba__pg_session *session, simba_host *host, const s
 {
     static const simba__pg_conn_events events = {on_opened, on_answered, on_lost, on_notified};
     session->shared = shared;
-    return simba__pg_conn_init(&session->conn, host, shared->options, &events, true);
+    return simba__pg_conn_init(&session->conn, host, shared->options, &events);
 }
 
 void simba__pg_session_fini(simba__pg_session *session)

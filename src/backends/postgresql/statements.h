@@ -2,10 +2,10 @@
  *
  * There are two tables and a function, in the schema that the URL names:
  *   TABLE            one row per mutex, with the columns of all SQL stores (sql/row.h)
- *   TABLE_waiters    the line of waiters: one row per contender, and one for a holder that listens, whose `since` is the
- *                    greatest number. It is not logged: after a crash it is empty, and a waiter enters it again when the lease
- *                    that it knows of has ended, a holder when it renews
- *   TABLE_decide_3   carries out the requests of one moment. It decides as core/row.c does; a test compares the two. Its number
+ *   TABLE_waiters    the queue of waiters: one row per contender. It is not logged: after a crash or a fail-over it is empty, and
+ *                    a client that has connected anew has its waiters enter it again. Older programs also have rows in it for
+ *                    holders: their `since` is the greatest number, and they wait for nothing
+ *   TABLE_decide_4   carries out the requests of one moment. It decides as core/row.c does; a test compares the two. Its number
  *                    changes with its parameters or results, so that programs of two versions can share the tables
  *
  * Why a function: a statement that locks, decides, writes, keeps the line and notifies takes the server longer to plan than to
@@ -31,7 +31,7 @@ typedef enum simba__pg_statement {
 } simba__pg_statement;
 
 /* A request is: what it asks for, one of these; mutex, id, nonce, token, ttl, ttl and transition, floor of the token; the note in
- * hexadecimal digits, and the number of its write; "l" if the contender listens. */
+ * hexadecimal digits, and the number of its write. */
 #define SIMBA__PG_ACQUIRE "a"
 #define SIMBA__PG_QUEUE "q" /* acquire, or else enter the line */
 #define SIMBA__PG_RENEW "n"

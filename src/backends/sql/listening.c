@@ -79,7 +79,7 @@ void simba__sql_listening_close(simba__sql_listening *listening)
 bool simba__sql_listening_begin(simba__sql_listening *listening)
 {
     const bool is_wanted = listening->hearing == SIMBA__SQL_ASLEEP && !listening->is_closing &&
-                           (listening->store->polling.mutexes.count > 0 || listening->store->ears.table.count > 0) &&
+                           listening->store->polling.mutexes.count > 0 &&
                            listening->host->now(listening->host).ns >= listening->not_before.ns;
     if (is_wanted)
         listening->hearing = SIMBA__SQL_OPENING;
@@ -90,7 +90,6 @@ void simba__sql_listening_up(simba__sql_listening *listening)
 {
     listening->has_heard = listening->may_be_elsewhere = listening->is_asked = listening->was_asked_for = false;
     set_hearing(listening, SIMBA__SQL_LISTENS);
-    simba__sql_ears_ask_all(&listening->store->ears);
 }
 
 void simba__sql_listening_doubt(simba__sql_listening *listening)
@@ -171,7 +170,5 @@ void simba__sql_listening_heard(simba__sql_listening *listening, const char *pay
         simba__sql_stand_by(listening->store, payload + 2, (unsigned)(payload[0] - '1'));
     } else if (payload[0] == '4' && payload[1] == ' ') {
         simba__sql_noted(listening->store, payload + 2);
-    } else if (payload[0] == '5' && payload[1] == ' ') {
-        simba__sql_ears_wanted(&listening->store->ears, payload + 2);
     }
 }

@@ -1,6 +1,6 @@
 /* Whether the server's notifications can be relied on, and what they say.
  *
- * A client has one connection that listens, while it has waiters or holders that linger. A pooler in between may accept
+ * A client has one connection that listens, while it has waiters. A pooler in between may accept
  * notifications and never deliver them. So a lane sends one to ourselves ("0"), and when that was answered, the connection that
  * listens is asked something. Notifications come before that answer, or never. Until the test has come, the store polls the rows. If
  * the answer comes without it, the store says so once, polls, and tests again after a minute, then after two, up to an hour.
@@ -19,9 +19,7 @@
  * server, and is opened anew.
  *
  * A release notifies the first in line ("1 MUTEX"), which tries at once, and the next two clients behind it ("2 MUTEX",
- * "3 MUTEX"), which look in a while whether it has come. Writing a note notifies every client in line ("4 MUTEX"). Who enters the line notifies
- * a holder that listens ("5 MUTEX"). Whenever the connection has come up, such holders renew, since the answer says whether others
- * wait. */
+ * "3 MUTEX"), which look in a while whether it has come. Writing a note notifies every client in line ("4 MUTEX"). */
 #ifndef SIMBA_BACKENDS_SQL_LISTENING_H
 #define SIMBA_BACKENDS_SQL_LISTENING_H
 

@@ -20,7 +20,7 @@ static void connected(zk_session *session, bool anew)
 
 static void disconnected(zk_session *session)
 {
-    simba__zk_nodes_disconnected(&store_of(session)->nodes);
+    simba__zk_ops_disconnected(&store_of(session)->ops);
 }
 
 static void over(zk_session *session)
@@ -81,14 +81,9 @@ static void zk_submit(void *instance, simba_request *request)
     }
 }
 
-static void zk_cancel(void *instance, simba_request *request)
+static void zk_expire(void *instance, simba_request *request)
 {
-    simba__zk_ops_cancel(&((zk_store *)instance)->ops, request);
-}
-
-static bool zk_in_line(void *instance, simba_request *request)
-{
-    return simba__zk_ops_in_line(&((zk_store *)instance)->ops, request);
+    simba__zk_ops_expire(&((zk_store *)instance)->ops, request);
 }
 
 static void zk_flush(void *instance)
@@ -179,12 +174,11 @@ const simba_backend simba__backend_zookeeper = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(zk_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED |
-            SIMBA_CAP_ORDER,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_NOTE,
     .workers = 2,
     .init = zk_init,
     .submit = zk_submit,
-    .cancel = zk_cancel,
+    .expire = zk_expire,
     .flush = zk_flush,
     .watch = zk_watch_topic,
     .unwatch = zk_unwatch_topic,
@@ -194,5 +188,4 @@ const simba_backend simba__backend_zookeeper = {
     .accepts = zk_accepts,
     .session_ms = zk_session_ms,
     .server = zk_server,
-    .in_line = zk_in_line,
 };

@@ -2,9 +2,7 @@
 
 #include <string.h>
 
-#include "backends/zookeeper/behind.h"
 #include "backends/zookeeper/stray.h"
-#include "backends/zookeeper/views.h"
 #include "util/mem.h"
 
 /* A procedure about a node. */
@@ -116,7 +114,8 @@ static void alert(zk_node *node, zk_alert alert)
 static void before_fired(void *owner, int type)
 {
     zk_node *node = owner;
-    alert(node, simba__zk_latch_before_fired(&node->latch, type == ZOO_DELETED_EVENT));
+    (void)type;
+    alert(node, simba__zk_latch_before_fired(&node->latch));
 }
 
 static void guard_fired(void *owner, int type)
@@ -252,7 +251,7 @@ static void make_calls(struct contention *c, unsigned calls)
     if (calls & ZK_CALL_CREATE && !simba__zk_call_create(op, path, node->latch.prefix, node->id, made))
         simba__zk_latch_not_made(&node->latch, true);
     if (calls & ZK_CALL_LIST)
-        simba__zk_view(node->queue, op, &node->latch, listed);
+        simba__zk_queue_list(node->queue, op, &node->latch, listed);
     if (calls & ZK_CALL_OWN)
         simba__zk_call_get(op, path, node->latch.name, NULL, own_read);
     if (calls & ZK_CALL_GUARD)
@@ -300,10 +299,7 @@ static void move(struct contention *c, zk_move move)
         simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
         break;
     case ZK_WON:
-        simba__zk_queue_won(node->queue);
         simba__zk_node_later(node); /* set its guard in a while */
-        if (node->listens)
-            simba__zk_behind_begin(node);
         if (!op->request)
             push(node, SIMBA_PUSH_RELEASED);
         simba__zk_op_complete(op, SIMBA_MINE, &own);
@@ -363,7 +359,6 @@ static bool have_node(struct contention *c)
         simba__zk_node_unref(c->node);
     c->node = node;
     node->refs++;
-    node->listens = c->op.request->listens;
     take_node(c);
     return true;
 }

@@ -30,10 +30,8 @@ static bool is_here(const zk_latch *latch)
 static void invariant(const zk_latch *latch)
 {
     SIMBA__ASSERT(!is_here(latch) || latch->name);
-    SIMBA__ASSERT(latch->ahead == ZK_AHEAD_UNKNOWN || latch->place == ZK_HERE);
-    SIMBA__ASSERT(!latch->guarded || is_here(latch));
-    SIMBA__ASSERT(latch->numbers->gone >= -1);
-    SIMBA__ASSERT(latch->numbers->watched || latch->numbers->gone == -1);
+    SIMBA__ASSERT(!latch->stands || latch->place == ZK_HERE);
+    SIMBA__ASSERT(!latch->guarded || latch->place == ZK_LEADS);
 }
 
 static void go_to(zk_latch *latch, zk_place place)
@@ -42,8 +40,7 @@ static void go_to(zk_latch *latch, zk_place place)
         return;
     SIMBA__ASSERT(allowed[latch->place] & TO(place));
     latch->place = place;
-    latch->ahead = ZK_AHEAD_UNKNOWN;
-    latch->guarded = latch->guarded && is_here(latch);
+    latch->stands = latch->guarded = false;
 }
 
 static zk_move result(const zk_latch *latch, zk_outcome outcome)
@@ -60,9 +57,9 @@ static zk_move go(const zk_latch *latch, zk_attempt *attempt, zk_step step, unsi
     return (zk_move){ZK_GO, calls};
 }
 
-void simba__zk_latch_init(zk_latch *latch, zk_numbers *numbers, uint64_t nonce, const char *id, unsigned sessions_over)
+void simba__zk_latch_init(zk_latch *latch, uint64_t nonce, const char *id, unsigned sessions_over)
 {
-    *latch = (zk_latch){.numbers = numbers};
+    *latch = (zk_latch){0};
     simba__zk_prefix(simba__zk_salted(nonce, sessions_over), id, latch->prefix);
 }
 
@@ -80,37 +77,21 @@ void simba__zk_attempt_forget(zk_attempt *attempt)
     attempt->seen = ZK_SEEN_NOTHING;
 }
 
-/* --- numbers -------------------------------------------------------------------------------------------- */
+/* --- entering ------------------------------------------------------------------------------------------- */
 
-void simba__zk_numbers_forget(zk_numbers *numbers)
-{
-    *numbers = (zk_numbers){.watched = false, .gone = -1};
-}
-
-/* The number of our child. The server counts up to 2147483647. Children after that have the same number, or one below
- * 0, depending on the server's version. Such a number does not say who was first: -1. */
-static int64_t number_of(const zk_latch *latch)
+/* The server counts children up to 2147483647. Those after that have the same number, or one below 0, depending on the
+ * server's version: such a number does not say who was first. */
+static bool has_number(const zk_latch *latch)
 {
     const char *number = latch->name + strlen(latch->prefix);
-    const bool good = strlen(number) == 10 && strspn(number, "0123456789") == 10 && strcmp(number, "2147483647") < 0;
-    return good ? strtoll(number, NULL, 10) : -1;
+    return strlen(number) == 10 && strspn(number, "0123456789") == 10 && strcmp(number, "2147483647") < 0;
 }
 
-static bool may_be_empty(const zk_numbers *numbers)
-{
-    return numbers->watched && numbers->gone >= 0;
-}
-
-/* --- whose turn it is ----------------------------------------------------------------------------------- */
-
-/* While our child is there, its parent node is there, too: the numbers that we learn now belong to that node. */
 static zk_move win(zk_latch *latch)
 {
     if (latch->place == ZK_LEADS)
         return result(latch, ZK_LEADS_STILL);
     go_to(latch, ZK_LEADS);
-    if (latch->numbers->watched)
-        latch->numbers->gone = number_of(latch) - 1;
     return result(latch, ZK_WON);
 }
 
@@ -134,47 +115,31 @@ static zk_move enter(zk_latch *latch, zk_attempt *attempt)
     go_to(latch, ZK_ENTERING);
     if (parentless)
         return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_PARENTS | ZK_CALL_CREATE | ZK_CALL_LIST);
-    if (may_be_empty(latch->numbers))
-        return go(latch, attempt, ZK_STEP_MAKE, ZK_CALL_CREATE);
     return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-/* The next leader watches its own child too, so that it does not lead by a child that somebody has removed. */
-static zk_move stand_behind(zk_latch *latch, zk_attempt *attempt)
-{
-    const bool behind_leader = strcmp(attempt->before, attempt->leader) == 0;
-    latch->ahead = behind_leader ? ZK_AHEAD_LEADER : ZK_AHEAD_SOMEBODY;
-    return go(latch, attempt, ZK_STEP_STAND, ZK_CALL_BEFORE | (behind_leader && !latch->guarded ? ZK_CALL_GUARD : 0));
 }
 
 static zk_move looked(zk_latch *latch, zk_attempt *attempt)
 {
-    if (latch->place == ZK_HERE && number_of(latch) < 0)
+    if (latch->place == ZK_HERE && !has_number(latch))
         return go(latch, attempt, ZK_STEP_UNNUMBERED, ZK_CALL_DELETE);
-    if (attempt->step == ZK_STEP_MAKE && latch->place == ZK_HERE)
-        return may_be_empty(latch->numbers) && number_of(latch) == latch->numbers->gone + 1
-                   ? win(latch)
-                   : enter(latch, attempt); /* otherwise others have come meanwhile */
     if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_FIRST)
         return win_or_ask_token(latch, attempt);
     if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_BEHIND && attempt->wish == ZK_WISH_TRY)
         return go(latch, attempt, ZK_STEP_TRY, ZK_CALL_LEADER | ZK_CALL_DELETE);
-    if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_BEHIND)
-        return stand_behind(latch, attempt);
-    /* The mutex has no node yet, or somebody has removed ours. */
+    if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_BEHIND) {
+        latch->stands = true;
+        return go(latch, attempt, ZK_STEP_STAND, ZK_CALL_BEFORE);
+    }
+    /* The mutex has no node yet, or somebody has removed the child. */
     go_to(latch, ZK_ABSENT);
     return enter(latch, attempt);
 }
 
-/* If the child before ours has vanished and we have a guard, our child is there: the server would have told us of its end
- * before. So behind the leader, ours leads now. */
 static zk_move stood(zk_latch *latch, zk_attempt *attempt)
 {
-    const bool stands = latch->ahead == ZK_AHEAD_LEADER || latch->ahead == ZK_AHEAD_SOMEBODY;
-    if (stands && !attempt->vanished)
+    if (latch->stands && !attempt->vanished)
         return result(latch, ZK_WAITS);
-    if (latch->ahead == ZK_AHEAD_LEADER && latch->guarded)
-        return win_or_ask_token(latch, attempt);
+    latch->stands = false;
     return enter(latch, attempt);
 }
 
@@ -203,27 +168,18 @@ static zk_move found(zk_latch *latch, zk_attempt *attempt)
 
 static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 {
-    zk_numbers *numbers = latch->numbers;
-    const bool led = attempt->led && !attempt->vanished; /* else it may be of an earlier node of the mutex */
-    if (led && numbers->watched && numbers->gone == number_of(latch) - 1)
-        numbers->gone++;
     go_to(latch, ZK_ABSENT);
-    return result(latch, led ? ZK_FREED : ZK_NOTHING);
+    return result(latch, attempt->led && !attempt->vanished ? ZK_FREED : ZK_NOTHING);
 }
 
 /* --- procedures ----------------------------------------------------------------------------------------- */
 
-/* The child before ours was the first of all, so now ours is: the guard would have fired before if it were gone. If
- * there may be a child of ours, the procedure that was making it has lost its connection, and its request may be
- * over. */
+/* Something has happened to a waiter. If there may be a child, the procedure that was making it has lost its connection, and its
+ * request may be over. */
 static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
 {
     const bool waits = latch->place == ZK_HERE || latch->place == ZK_ABSENT || latch->place == ZK_UNSURE;
-    if (latch->unwanted || !waits)
-        return result(latch, ZK_IDLE);
-    if (latch->ahead == ZK_AHEAD_LEADER_GONE && latch->guarded && latch->czxid)
-        return win(latch);
-    return enter(latch, attempt);
+    return latch->unwanted || !waits ? result(latch, ZK_IDLE) : enter(latch, attempt);
 }
 
 zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt)
@@ -254,7 +210,7 @@ zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt)
     return result(latch, ZK_IDLE);
 }
 
-/* Our child is the first of all. */
+/* The child is the first of all. */
 static zk_move was_read(zk_latch *latch, zk_attempt *attempt)
 {
     if (!attempt->vanished && is_here(latch))
@@ -269,7 +225,6 @@ zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt)
 {
     switch (attempt->step) {
     case ZK_STEP_LOOK:
-    case ZK_STEP_MAKE:
         return looked(latch, attempt);
     case ZK_STEP_READ:
         return was_read(latch, attempt);
@@ -330,7 +285,7 @@ void simba__zk_latch_not_made(zk_latch *latch, bool sure)
     invariant(latch);
 }
 
-/* Find our child by its whole name if that is known, and otherwise by the uuid in its name. */
+/* Find the child by its whole name if that is known, and otherwise by the uuid in its name. */
 static const char *ours_among(const zk_latch *latch, char *const *names, size_t count)
 {
     const char *ours = NULL;
@@ -376,34 +331,22 @@ void simba__zk_latch_own(zk_latch *latch, int64_t czxid, int64_t ctime_ms, bool 
 {
     latch->czxid = czxid;
     latch->ctime_ms = ctime_ms;
-    latch->guarded = (latch->guarded || guarded) && is_here(latch);
+    latch->guarded = (latch->guarded || guarded) && latch->place == ZK_LEADS;
     invariant(latch);
 }
 
 void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call)
 {
-    /* Our child has to go after a try, whichever procedure removes it. */
+    /* The child must go after a try, whichever procedure removes it. */
     if (call != ZK_CALL_DELETE || attempt->step == ZK_STEP_REMOVE)
         attempt->vanished = true;
 }
 
 /* --- events --------------------------------------------------------------------------------------------- */
 
-void simba__zk_latch_disconnected(zk_latch *latch)
+zk_alert simba__zk_latch_before_fired(zk_latch *latch)
 {
-    /* Otherwise we would lead by a child whose removal we hear of only after the leader's. */
-    if (latch->ahead == ZK_AHEAD_LEADER)
-        latch->ahead = ZK_AHEAD_SOMEBODY;
-    else if (latch->ahead == ZK_AHEAD_LEADER_GONE)
-        latch->ahead = ZK_AHEAD_UNKNOWN;
-    invariant(latch);
-}
-
-zk_alert simba__zk_latch_before_fired(zk_latch *latch, bool deleted)
-{
-    /* If it was not removed, it is still there: something else has happened to it. */
-    latch->ahead = deleted && latch->ahead == ZK_AHEAD_LEADER ? ZK_AHEAD_LEADER_GONE : ZK_AHEAD_UNKNOWN;
-    invariant(latch);
+    latch->stands = false;
     return latch->unwanted ? ZK_ALERT_NONE : ZK_ALERT_LOOK;
 }
 

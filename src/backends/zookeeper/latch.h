@@ -1,36 +1,22 @@
 /* Decides what the contender of a mutex does next. Pure: what it has seen goes in, the calls to make come out; no I/O,
  * no clock, no library.
  *
- * look: make our child and list all children, in flight together. That is enough for a free mutex. If nobody else has
- * come since we last led, making the child is enough (see zk_numbers).
+ * look: make a child and list all children, in flight together. If the new child is the first, it leads.
  *
- * wait: watch the child before ours and, behind the leader, our own. When the leader goes, or has gone by then, ours leads.
- * When another child goes, look again.
+ * wait: watch the child right before the latch's own. When that changes, list again: whatever has happened, the list says it.
  *
- * leave: remove our child, whatever we know about it.
+ * leave: remove the child, whatever is known about it.
  *
- * The server numbers children as it makes them, so no child ever gets in before ours: once ours is the first, it stays
- * the first until it goes. */
+ * The server numbers children as it makes them, so a later child never comes before an earlier one: a child that is the first
+ * stays the first until it goes. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_LATCH_H
 #define SIMBA_BACKENDS_ZOOKEEPER_LATCH_H
 
 #include "backends/zookeeper/names.h"
 
-/* What is known about the numbers of a whole queue. When a child of ours has led and is gone, all children up to its
- * number are gone. If the next child that we make has the next number, it leads, without a list. That holds as long
- * as the node of the mutex is the same: in a new node, numbers begin at 0 again. A watch reports a new node before
- * any later answer. */
-typedef struct zk_numbers {
-    bool watched; /* otherwise nothing is known */
-    int64_t gone; /* all children up to this number are gone; -1: not known */
-} zk_numbers;
-
-/* The node of the mutex has changed, or no watch would report that it has. */
-void simba__zk_numbers_forget(zk_numbers *numbers);
-
-/* Where our child is. */
+/* Where the child of a latch is. */
 typedef enum zk_place {
-    ZK_ABSENT,   /* there is no child of ours */
+    ZK_ABSENT,   /* there is none */
     ZK_ENTERING, /* it is being made */
     ZK_UNSURE,   /* there may be one */
     ZK_HERE,     /* there is one */
@@ -38,20 +24,11 @@ typedef enum zk_place {
     ZK_REVOKED,  /* it was the first, and somebody took it away */
 } zk_place;
 
-/* The child before ours, while ours is here. */
-typedef enum zk_ahead {
-    ZK_AHEAD_UNKNOWN,     /* nobody is watched */
-    ZK_AHEAD_SOMEBODY,    /* a waiter, which we watch */
-    ZK_AHEAD_LEADER,      /* the first of all, which we watch */
-    ZK_AHEAD_LEADER_GONE, /* the leader before us is gone, and nobody else is before us */
-} zk_ahead;
-
 typedef struct zk_latch {
-    zk_numbers *numbers;
     zk_place place;
-    zk_ahead ahead;
-    bool guarded;  /* its own child is watched: set when it leads, or is the next to lead */
-    bool unwanted; /* it has to be removed */
+    bool stands;   /* HERE: the child before it is watched */
+    bool guarded;  /* LEADS: its own child is watched, so that the leader hears of its removal */
+    bool unwanted; /* it must be removed */
     char prefix[ZK_PREFIX_MAX];
     char *name;              /* of the child, once it is known */
     int64_t czxid, ctime_ms; /* 0: not known */
@@ -61,34 +38,33 @@ typedef struct zk_latch {
 enum {
     ZK_CALL_SYNC = 1,
     ZK_CALL_PARENTS = 2, /* make the node of the mutex */
-    ZK_CALL_CREATE = 4,  /* make our child */
+    ZK_CALL_CREATE = 4,  /* make the child */
     ZK_CALL_LIST = 8,
-    ZK_CALL_OWN = 16,     /* read our child */
+    ZK_CALL_OWN = 16,     /* read the child */
     ZK_CALL_GUARD = 32,   /* likewise, and watch it */
     ZK_CALL_LEADER = 64,  /* read the first child */
-    ZK_CALL_BEFORE = 128, /* read and watch the one before ours */
-    ZK_CALL_DELETE = 256, /* remove our child */
+    ZK_CALL_BEFORE = 128, /* read and watch the one before it */
+    ZK_CALL_DELETE = 256, /* remove the child */
 };
 
-/* The purpose of a procedure about a latch. Of the wishes up to ZK_WISH_LEAVE only the latest counts. */
+/* The purpose of a procedure about a latch. Of those up to ZK_WISH_LEAVE only the latest counts. */
 typedef enum zk_wish {
     ZK_WISH_WAIT,  /* lead, or get in line */
     ZK_WISH_TRY,   /* lead at once, or not at all */
     ZK_WISH_LOOK,  /* no request: something has happened to the waiter */
-    ZK_WISH_LEAVE, /* remove our child */
+    ZK_WISH_LEAVE, /* remove the child */
     ZK_WISH_RENEW, /* is it still there? */
-    ZK_WISH_GUARD, /* watch our child, which leads */
-    ZK_WISH_ASK,   /* read the id of `leader`, for which we wait */
+    ZK_WISH_GUARD, /* watch the child, which leads */
+    ZK_WISH_ASK,   /* read the id of `leader`, for which it waits */
 } zk_wish;
 
 /* The step that a procedure is at. */
 typedef enum zk_step {
     ZK_STEP_NONE,
-    ZK_STEP_LOOK,       /* make our child if there is none, and list */
-    ZK_STEP_MAKE,       /* make our child alone: the queue is empty for all we know */
-    ZK_STEP_READ,       /* read our child, which is the first */
-    ZK_STEP_STAND,      /* watch the child before ours */
-    ZK_STEP_TRY,        /* our child is not the first, and nobody will wait: remove it again */
+    ZK_STEP_LOOK,       /* make the child if there is none, and list */
+    ZK_STEP_READ,       /* read the child, which is the first */
+    ZK_STEP_STAND,      /* watch the child before it */
+    ZK_STEP_TRY,        /* it is not the first, and nobody will wait: remove it again */
     ZK_STEP_UNNUMBERED, /* there are no numbers left: remove it again */
     ZK_STEP_FIND,       /* find the child to remove */
     ZK_STEP_REMOVE,
@@ -99,9 +75,9 @@ typedef enum zk_step {
 typedef enum zk_seen {
     ZK_SEEN_NOTHING,
     ZK_SEEN_NO_MUTEX, /* the mutex has no node */
-    ZK_SEEN_OTHERS,   /* others are there, and no child of ours */
-    ZK_SEEN_FIRST,    /* ours leads */
-    ZK_SEEN_BEHIND,   /* ours is behind `before` */
+    ZK_SEEN_OTHERS,   /* the child is not there */
+    ZK_SEEN_FIRST,    /* the child leads */
+    ZK_SEEN_BEHIND,   /* the child is behind `before` */
 } zk_seen;
 
 /* One procedure about a latch. All zero: not begun. */
@@ -117,16 +93,16 @@ typedef struct zk_attempt {
 
 typedef enum zk_outcome {
     ZK_GO,          /* make these calls, and call simba__zk_latch_step when all are answered */
-    ZK_IDLE,        /* there is nothing to do, and nothing is ours */
-    ZK_WON,         /* ours leads from now on */
-    ZK_LEADS_STILL, /* ours led before */
+    ZK_IDLE,        /* there is nothing to do, and the mutex is not owned by this latch */
+    ZK_WON,         /* the child leads from now on */
+    ZK_LEADS_STILL, /* it led before */
     ZK_WAITS,       /* it stands behind `before` */
-    ZK_LOST,        /* ours was made for a try, and is gone again: `leader` has the mutex */
-    ZK_FREED,       /* ours is removed; it had led, and the next child is right behind it */
-    ZK_NOTHING,     /* ours is removed, or somebody else has removed it, or there was none */
-    ZK_TAKEN,       /* ours should lead, and is not there: see latch_taken */
-    ZK_REFUSED,     /* ours goes each time that it is made */
-    ZK_NO_NUMBERS,  /* the mutex has had too many children; ours is removed */
+    ZK_LOST,        /* it was made for a try, and is gone again: `leader` has the mutex */
+    ZK_FREED,       /* it had led, and is removed */
+    ZK_NOTHING,     /* it is removed, or somebody else has removed it, or there was none */
+    ZK_TAKEN,       /* it should lead, and is not there: see latch_taken */
+    ZK_REFUSED,     /* it goes each time that it is made */
+    ZK_NO_NUMBERS,  /* the mutex has had too many children; it is removed */
 } zk_outcome;
 
 typedef struct zk_move {
@@ -143,7 +119,7 @@ typedef enum zk_alert {
 } zk_alert;
 
 /* The child of an incarnation. `sessions_over`: how many sessions of the client have ended before this one. */
-void simba__zk_latch_init(zk_latch *latch, zk_numbers *numbers, uint64_t nonce, const char *id, unsigned sessions_over);
+void simba__zk_latch_init(zk_latch *latch, uint64_t nonce, const char *id, unsigned sessions_over);
 void simba__zk_latch_fini(zk_latch *latch);
 /* Free its memory. */
 void simba__zk_attempt_forget(zk_attempt *attempt);
@@ -153,22 +129,20 @@ zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt);
 /* All calls have answers, none of them an error other than those below. */
 zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt);
 
-/* The answers to CREATE. Our child was made under this name, which begins with our prefix; it was not made; it may have
+/* The answers to CREATE. The child was made under this name, which begins with the prefix; it was not made; it may have
  * been made. False: out of memory. */
 bool simba__zk_latch_made(zk_latch *latch, const char *name, int64_t czxid, int64_t ctime_ms);
 void simba__zk_latch_not_made(zk_latch *latch, bool sure);
 /* The answers to LIST: the children of the mutex; the mutex has no node. False: out of memory. */
 bool simba__zk_latch_listed(zk_latch *latch, zk_attempt *attempt, char *const *names, size_t count);
 void simba__zk_latch_mutex_missing(zk_attempt *attempt);
-/* Our child is there. */
+/* The child is there. */
 void simba__zk_latch_own(zk_latch *latch, int64_t czxid, int64_t ctime_ms, bool guarded);
-/* A node that was to be read, or our child that was to be removed, is gone. */
+/* A node that was to be read, or the child that was to be removed, is gone. */
 void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call);
 
-/* The connection is lost: after that, watches may fire in any order. */
-void simba__zk_latch_disconnected(zk_latch *latch);
-/* The watch of the child before ours has fired, or our guard; our child was found to be gone. */
-zk_alert simba__zk_latch_before_fired(zk_latch *latch, bool deleted);
+/* The watch of the child before it has fired, or the guard; the child was found to be gone. */
+zk_alert simba__zk_latch_before_fired(zk_latch *latch);
 zk_alert simba__zk_latch_guard_fired(zk_latch *latch, bool deleted);
 zk_alert simba__zk_latch_taken(zk_latch *latch);
 

@@ -96,7 +96,7 @@ static const char *mutex_of(const struct row *row)
 static bool is_listed(const struct list *list, const char *mutex)
 {
     const simba_request *request = list->op.request;
-    return request && (!request->mutex || fnmatch(request->mutex, mutex, 0) == 0);
+    return simba__zk_op_is_wanted(&list->op) && (!request->mutex || fnmatch(request->mutex, mutex, 0) == 0);
 }
 
 /* Can the pattern match this mutex, or one whose name begins with it? The name has to agree with the text of the
@@ -231,7 +231,7 @@ static void row_on(zk_op *op)
 static void read_row(zk_op *op)
 {
     struct row *row = (struct row *)op;
-    if (!row->list->op.request) {
+    if (!simba__zk_op_is_wanted(&row->list->op)) {
         simba__zk_op_end(op);
         return;
     }
@@ -281,7 +281,7 @@ static void list_on(struct list *list)
     if (list->busy)
         return;
     list->busy = true; /* a row that ends as it begins must not come here again */
-    while (op->phase == ZK_OP_RUNS && op->request && !op->error && list->begun != list->names.last &&
+    while (op->phase == ZK_OP_RUNS && simba__zk_op_is_wanted(op) && !op->error && list->begun != list->names.last &&
            op->awaited < ROWS_AT_ONCE) {
         list->begun = list->begun ? list->begun->next : list->names.first;
         const struct name *name = SIMBA__OF_ITEM(list->begun, struct name, link);
@@ -291,7 +291,7 @@ static void list_on(struct list *list)
     list->busy = false;
     if (op->awaited > 0)
         return;
-    if (op->phase != ZK_OP_RUNS)
+    if (op->phase != ZK_OP_RUNS || !simba__zk_op_is_wanted(op))
         simba__zk_op_go(op);
     else if (simba__zk_op_good(op))
         simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);

@@ -47,7 +47,6 @@ static void node_free(zk_node *node)
 {
     simba__zk_watch_drop(&node->before);
     simba__zk_watch_drop(&node->guard);
-    simba__zk_watch_drop(&node->behind);
     simba__free(node->mutex);
     simba__free(node->id);
     if (node->queue)
@@ -71,7 +70,7 @@ zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request)
         node_free(node);
         return NULL;
     }
-    simba__zk_latch_init(&node->latch, &node->queue->numbers, node->nonce, node->id, nodes->ops->session->over);
+    simba__zk_latch_init(&node->latch, node->nonce, node->id, nodes->ops->session->over);
     node->refs = 1;
     node->in_table = true;
     simba__table_add(&nodes->table, &node->node, node->nonce);
@@ -93,22 +92,13 @@ void simba__zk_node_drop(zk_node *node)
     simba__list_remove(&node->unattended);
     simba__zk_watch_drop(&node->before);
     simba__zk_watch_drop(&node->guard);
-    simba__zk_watch_drop(&node->behind);
     simba__zk_node_unref(node);
-}
-
-void simba__zk_nodes_disconnected(zk_nodes *nodes)
-{
-    for (simba__node *node = simba__table_first(&nodes->table); node; node = simba__table_next(&nodes->table, node))
-        simba__zk_latch_disconnected(&NODE_OF(node)->latch);
-    simba__zk_queues_forget(&nodes->queues);
 }
 
 void simba__zk_nodes_drop(zk_nodes *nodes)
 {
     for (simba__node *node; (node = simba__table_first(&nodes->table));)
         simba__zk_node_drop(NODE_OF(node));
-    simba__zk_queues_forget(&nodes->queues);
 }
 
 void simba__zk_nodes_fini(zk_nodes *nodes)

@@ -1,5 +1,5 @@
-/* Our own places in the queues: a table by nonce of the nodes that this client has made or may have made. A place
- * stays in it until it is known to be gone, so that no node of ours is left behind. */
+/* The client's own places in the queues: a table by nonce of the nodes that it has made or may have made. A place
+ * stays in it until it is known to be gone, so that no node is left behind. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_NODES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_NODES_H
 
@@ -25,17 +25,13 @@ typedef struct zk_node {
     zk_op *op;        /* the latest procedure about it */
     zk_watch *before; /* watches the child before it */
     zk_watch *guard;  /* watches its own child */
-    zk_watch *behind; /* see behind.h */
     char *leader;     /* the first of the queue, if nobody has asked who that is */
     unsigned refs;    /* procedures that are about it, and the table */
     bool in_table;
-    bool listens; /* it wants to hear of those behind it */
 } zk_node;
 
 /* Calls `chores` for nodes that have been unattended for long enough. SIMBA_ENOMEM, or 0. */
 int simba__zk_nodes_init(zk_nodes *nodes, zk_ops *ops, void (*chores)(simba_timer *timer, simba_local now));
-/* The connection is lost. */
-void simba__zk_nodes_disconnected(zk_nodes *nodes);
 /* The session is over, and all its nodes with it. */
 void simba__zk_nodes_drop(zk_nodes *nodes);
 void simba__zk_nodes_fini(zk_nodes *nodes);

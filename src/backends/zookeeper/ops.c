@@ -7,10 +7,6 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-/* How many acquires are under way at a time. Each has some three calls, so a release, which comes at once, waits for the answers
- * to a thousand at most. */
-enum { ACQUIRES_MAX = 256 };
-
 #define OP_OF(link_) SIMBA__OF_ITEM(link_, zk_op, link)
 
 /* --- life --------------------------------------------------------------------------------------------- */
@@ -27,56 +23,23 @@ void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, 
     op->ops = ops;
     op->procedure = procedure;
     op->request = request;
-    if (request)
+    if (request) {
         request->backend_data = op;
+        op->begun = host->now(host);
+    }
     simba__list_append(&ops->all, &op->link);
     return op;
 }
 
-/* One after the other, however deep the calls are nested from which this is called. */
-static void start_those_in_line(zk_ops *ops)
-{
-    if (ops->starts)
-        return;
-    ops->starts = true;
-    while (ops->line.first && ops->acquires < ACQUIRES_MAX && !ops->is_closed && simba__zk_is_connected(ops->session)) {
-        zk_op *op = SIMBA__OF_ITEM(ops->line.first, zk_op, in_line);
-        simba__list_remove(&op->in_line);
-        op->request->asked_at = ops->session->host->now(ops->session->host);
-        simba__zk_op_start(op);
-    }
-    ops->starts = false;
-}
-
 static void free_if_over(zk_op *op)
 {
-    zk_ops *ops = op->ops;
-    const bool is_counted = op->is_counted;
     if (op->awaited > 0)
         return;
     simba__list_remove(&op->parked);
-    simba__list_remove(&op->in_line);
     simba__list_remove(&op->link);
     if (op->procedure->fini)
         op->procedure->fini(op);
     simba__free(op);
-    if (is_counted) {
-        ops->acquires--;
-        start_those_in_line(ops);
-    }
-}
-
-/* False: it has to wait in line. */
-static bool may_start(zk_op *op)
-{
-    zk_ops *ops = op->ops;
-    if (op->is_counted || !op->request || op->request->op != SIMBA_OP_ACQUIRE)
-        return true;
-    if (ops->acquires >= ACQUIRES_MAX)
-        return false;
-    op->is_counted = true;
-    ops->acquires++;
-    return true;
 }
 
 void simba__zk_op_end(zk_op *op)
@@ -121,6 +84,20 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...)
     simba__zk_op_end(op);
 }
 
+/* Fail a request that nobody waits for any more. The procedure may go on without it. */
+static void fail_late(zk_op *op)
+{
+    const zk_session *session = op->ops->session;
+    simba_request *request = op->request;
+    op->request = NULL;
+    if (request && simba__zk_is_connected(session))
+        session->host->fail(session->host, request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time",
+                            session->options->where);
+    else if (request)
+        session->host->fail(session->host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s",
+                            session->options->where, session->cause[0] ? session->cause : "no answer");
+}
+
 void simba__zk_op_start(zk_op *op)
 {
     zk_ops *ops = op->ops;
@@ -130,26 +107,31 @@ void simba__zk_op_start(zk_op *op)
         ops->session->host->wake(ops->session->host); /* open a session, but not inside this call */
         return;
     }
-    if (!may_start(op)) {
-        simba__list_append(&ops->line, &op->in_line);
-        return;
-    }
     op->error = 0;
     op->procedure->run(op);
+}
+
+bool simba__zk_op_is_wanted(const zk_op *op)
+{
+    return op->request && !op->expired;
 }
 
 void simba__zk_op_go(zk_op *op)
 {
     if (op->awaited > 0)
         return;
-    if (op->phase != ZK_OP_RUNS)
+    if (op->phase != ZK_OP_RUNS) {
         free_if_over(op);
-    else if (!op->request && !op->procedure->persists)
-        simba__zk_op_end(op);
-    else if (op->error == ZK_BROKEN)
+    } else if (op->error == ZK_BROKEN && (simba__zk_op_is_wanted(op) || op->procedure->persists)) {
         simba__list_append(&op->ops->parked, &op->parked);
-    else
+        if (op->expired)
+            fail_late(op);
+    } else if (!simba__zk_op_is_wanted(op) && !op->procedure->persists) {
+        op->error ? simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "no answer in time")
+                  : simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL); /* the server has answered, too late */
+    } else {
         op->procedure->step(op);
+    }
 }
 
 /* --- errors ------------------------------------------------------------------------------------------- */
@@ -210,32 +192,36 @@ bool simba__zk_op_good(zk_op *op)
 
 /* --- all of them --------------------------------------------------------------------------------------- */
 
-/* Nobody waits for the procedure any more. */
-static void let_go(zk_op *op)
+/* The request of a procedure that waits for a connection has been failed. */
+static void end_if_idle(zk_op *op)
 {
-    op->request = NULL;
-    if ((op->parked.list || op->in_line.list) && !op->procedure->persists)
+    if (op->parked.list && !op->procedure->persists)
         simba__zk_op_end(op);
 }
 
-bool simba__zk_ops_in_line(const zk_ops *ops, const simba_request *request)
+void simba__zk_ops_expire(zk_ops *ops, simba_request *request)
 {
-    const zk_op *op = request->backend_data;
-    return op->in_line.list && simba__zk_is_connected(ops->session);
-}
-
-void simba__zk_ops_cancel(zk_ops *ops, simba_request *request)
-{
-    const zk_session *session = ops->session;
-    simba_host *host = session->host;
     zk_op *op = request->backend_data;
     SIMBA__ASSERT(op->request == request);
-    if (simba__zk_is_connected(session))
-        host->fail(host, request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", session->options->where);
-    else
-        host->fail(host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s", session->options->where,
-                   session->cause[0] ? session->cause : "no answer");
-    let_go(op);
+    op->expired = true;
+    if (op->parked.list || !simba__zk_is_connected(ops->session)) {
+        fail_late(op);
+        end_if_idle(op);
+    } else {
+        simba__zk_session_doubt(ops->session, op->begun);
+    }
+}
+
+void simba__zk_ops_disconnected(zk_ops *ops)
+{
+    for (simba__list_item *link = ops->all.first, *after; link; link = after) {
+        zk_op *op = OP_OF(link);
+        after = link->next;
+        if (!op->expired)
+            continue;
+        fail_late(op);
+        end_if_idle(op);
+    }
 }
 
 void simba__zk_ops_connected(zk_ops *ops)
@@ -247,7 +233,6 @@ void simba__zk_ops_connected(zk_ops *ops)
         simba__list_remove(&op->parked);
         simba__zk_op_start(op);
     }
-    start_those_in_line(ops);
 }
 
 void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
@@ -256,18 +241,18 @@ void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
     for (simba__list_item *link = ops->all.first, *after; link; link = after) {
         zk_op *op = OP_OF(link);
         after = link->next;
-        if (!op->request || !(op->parked.list || op->in_line.list))
+        if (!op->request || !op->parked.list)
             continue;
         host->fail(host, op->request, SIMBA_EUNAVAILABLE, "zookeeper %s: %s%s", ops->session->options->where, what,
                    cause);
-        let_go(op);
+        op->request = NULL;
+        end_if_idle(op);
     }
 }
 
 void simba__zk_ops_close(zk_ops *ops)
 {
     simba_host *host = ops->session->host;
-    ops->is_closed = true;
     while (ops->all.first) {
         zk_op *op = OP_OF(ops->all.first);
         if (op->request)
@@ -277,7 +262,6 @@ void simba__zk_ops_close(zk_ops *ops)
         if (op->procedure->ended)
             op->procedure->ended(op);
         simba__list_remove(&op->parked);
-        simba__list_remove(&op->in_line);
         simba__list_remove(&op->link);
         free_if_over(op);
     }

@@ -21,12 +21,7 @@ enum {
 typedef struct zk_ops {
     zk_session *session;
     simba__list all, parked;
-    /* Acquires that wait until fewer of them are under way. Other requests do not wait for them. */
-    simba__list line;
-    unsigned acquires; /* under way */
-    bool starts;       /* those in line */
-    bool is_closed;
-    simba__table spots; /* what is watched, see calls.c */
+    simba__table spots; /* the watched paths, see calls.c */
     bool no_containers; /* the server is too old for them */
 } zk_ops;
 
@@ -48,11 +43,11 @@ typedef enum zk_phase {
 /* The first member of each procedure. */
 struct zk_op {
     simba__list_item link, parked; /* parked: it waits for a connection */
-    simba__list_item in_line;      /* of the acquires */
-    bool is_counted;               /* among the acquires under way */
     zk_ops *ops;
     const zk_procedure *procedure;
-    simba_request *request; /* NULL: nobody waits for it, or nobody does any more */
+    simba_request *request; /* NULL: there is none, or it has been completed */
+    simba_local begun;      /* when the request was handed over */
+    bool expired;           /* nobody waits for the answer any more */
     zk_phase phase;
     int error;        /* an error of a call that nobody expects */
     unsigned awaited; /* calls in flight, and parts that are procedures of their own */
@@ -68,6 +63,8 @@ void simba__zk_op_go(zk_op *op);
 void simba__zk_op_note(zk_op *op, int rc);
 /* Does this error mean that nobody knows whether the server carried the call out? */
 bool simba__zk_is_loss(int rc);
+/* Does somebody wait for the answer to its request? */
+bool simba__zk_op_is_wanted(const zk_op *op);
 /* Nothing is left to do: free the procedure, now or when its calls are answered. */
 void simba__zk_op_end(zk_op *op);
 /* Answer its request, if there is one, and end it. */
@@ -76,10 +73,10 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute
 /* False: there was an unexpected error, and the operation has failed with it. */
 bool simba__zk_op_good(zk_op *op);
 
-/* This request has run out of time. */
-void simba__zk_ops_cancel(zk_ops *ops, simba_request *request);
-/* Does it wait because many others are under way, which the server answers? */
-bool simba__zk_ops_in_line(const zk_ops *ops, const simba_request *request);
+/* The time of this request is over. It is completed when its calls under way are answered or their connection has ended. */
+void simba__zk_ops_expire(zk_ops *ops, simba_request *request);
+/* The connection is lost. */
+void simba__zk_ops_disconnected(zk_ops *ops);
 /* There is a connection. */
 void simba__zk_ops_connected(zk_ops *ops);
 /* Fail all requests that wait for a connection. A request of one session must not be carried out in the next one. */

@@ -1,4 +1,8 @@
-/* The queues of mutexes, and the watches that keep their numbers known (see latch.h). */
+/* The queues of mutexes, and lists of their children that several contenders share. A client may have thousands of contenders for
+ * one mutex. If each of them listed all children, the cost would grow with the square of their number.
+ *
+ * A contender needs a list that is asked for after it has made its own child. So while some lists of a queue are in flight, the
+ * contenders that need one gather. When a list has come, those that have gathered get the next one together. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_QUEUES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_QUEUES_H
 
@@ -6,37 +10,28 @@
 #include "backends/zookeeper/latch.h"
 #include "util/table.h"
 
-/* A table by path. A queue that nobody refers to stays for a while: a mutex that was locked will probably be locked
- * again. */
 typedef struct zk_queues {
     zk_ops *ops;
-    simba__table table;
-    simba__list idle; /* the one that has been idle for longest comes first */
+    simba__table table; /* by path */
 } zk_queues;
 
 typedef struct zk_view zk_view;
 
 typedef struct zk_queue {
     simba__node node;
-    simba__list_item idle; /* in `idle` while nobody refers to it */
     zk_queues *queues;
-    char *path;    /* of the mutex */
-    unsigned refs; /* nodes of ours, lists, and the procedure that sets the watch */
-    unsigned wins;
-    bool arming;     /* a procedure is setting the watch */
-    zk_watch *watch; /* of the mutex's node */
-    zk_numbers numbers;
-    unsigned lists;     /* in flight, see views.h */
-    zk_view *gathering; /* the next one; NULL: nobody waits for it */
+    unsigned refs;      /* nodes of contenders, and lists */
+    unsigned lists;     /* in flight */
+    zk_view *gathering; /* the next list; NULL: nobody waits for it */
+    char path[];        /* of the mutex */
 } zk_queue;
 
-/* Find the queue or make it; NULL: out of memory. */
+/* Find the queue or make it; NULL: out of memory. The last put frees it. */
 zk_queue *simba__zk_queue_get(zk_queues *queues, const char *mutex);
 void simba__zk_queue_put(zk_queue *queue);
-/* A child of ours leads the queue. From the second time on, its numbers are worth a watch. */
-void simba__zk_queue_won(zk_queue *queue);
-/* The connection is lost: nothing is known any more. */
-void simba__zk_queues_forget(zk_queues *queues);
 void simba__zk_queues_fini(zk_queues *queues);
+
+/* List the children. Counts as a call of `op`. `answered` gets the names that matter for this latch: perhaps not all of them. */
+void simba__zk_queue_list(zk_queue *queue, zk_op *op, const zk_latch *latch, zk_answered *answered);
 
 #endif

@@ -47,9 +47,13 @@ static void closed_if_over(zk_session *session)
         session->events->closed(session);
 }
 
-static void run_close(simba_job *job)
+/* It may take seconds: the library waits for the server to say good-bye. */
+static bool run_close(simba_job *job, simba_local until)
 {
+    if (until.ns != INT64_MAX)
+        return false;
     zookeeper_close(((struct closing *)(void *)job)->zh);
+    return true;
 }
 
 static void handle_closed(simba_job *job)
@@ -61,7 +65,6 @@ static void handle_closed(simba_job *job)
     closed_if_over(session);
 }
 
-/* Closing may take seconds: the library waits for the server to say good-bye. */
 static void close_handle(zk_session *session)
 {
     struct closing *closing = simba__calloc(1, sizeof *closing);
@@ -71,7 +74,7 @@ static void close_handle(zk_session *session)
         zookeeper_close(zh);
         return;
     }
-    *closing = (struct closing){{.run = run_close, .done = handle_closed, .length = SIMBA_JOB_PATIENT}, session, zh};
+    *closing = (struct closing){{.run = run_close, .done = handle_closed}, session, zh};
     session->ending++;
     session->host->work(session->host, &closing->job);
 }
@@ -110,6 +113,7 @@ static void connected(zk_session *session)
     simba__zk_live_connect(&session->live, host->now(host), timeout_ms);
     session->wire.inside = false;
     session->failures = 0;
+    session->heard = host->now(host);
     host->session(host, session->live.proven, timeout_ms);
     name_server(session);
     if (timeout_ms < session->options->session_ms)
@@ -293,7 +297,7 @@ static void pump(zk_session *session)
 }
 
 /* One call of the library takes one message off the socket. Take all that have come, but not for ever if the server
- * sends more than we can take: the rest is reported anew. */
+ * sends more than the client can take: the rest is reported again. */
 static void process(zk_session *session, int events)
 {
     enum { MOST = 1000 };
@@ -301,15 +305,14 @@ static void process(zk_session *session, int events)
     for (int i = 0; i < MOST && rc == ZOK && session->zh && !session->closing; i++) {
         errno = 0;
         rc = simba__zk_wire_take(&session->wire, session->zh, events);
-        if (rc != ZOK && rc != ZNOTHING)
+        if (rc == ZOK)
+            session->heard = session->host->now(session->host);
+        else if (rc != ZNOTHING)
             note_failure(session, errno);
         if (!look_at_state(session))
             return;
         events = ZOOKEEPER_READ;
     }
-    simba_io *socket = &session->wire.socket;
-    if (rc == ZOK && socket->fd >= 0)
-        (void)session->host->io_change(session->host, socket, socket->interest);
 }
 
 /* The socket may not have taken all requests, and only the library knows. It does take fewer than these. */
@@ -399,6 +402,14 @@ static void give_up_connection(zk_session *session)
         return;
     simba__zk_dissolve(session->wire.socket.fd);
     process(session, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
+}
+
+void simba__zk_session_doubt(zk_session *session, simba_local since)
+{
+    if (!session->zh || session->closing || session->heard.ns > since.ns)
+        return;
+    give_up_connection(session);
+    pump(session);
 }
 
 static void on_beat_due(simba_timer *timer, simba_local now)

@@ -37,6 +37,7 @@ struct zk_session {
     bool anew;              /* there is a new session, and the owner has not been told */
     size_t addresses;       /* how many addresses there are to try */
     unsigned failures;      /* how many connections were lost or not made since the last good one */
+    simba_local heard;      /* when the server said something last */
     simba_local rest_until; /* all servers were tried in vain: do not try again before this */
     unsigned in_vain;       /* connections lost since a beat was answered */
     char cause[128];        /* of the latest failure */
@@ -63,6 +64,8 @@ void simba__zk_session_fini(zk_session *session);
 
 /* Open a session, now or later. */
 void simba__zk_session_want(zk_session *session);
+/* An answer is overdue that somebody has waited for since `since`. If the server has said nothing at all since then, try another. */
+void simba__zk_session_doubt(zk_session *session, simba_local since);
 /* Calls were made: make sure that the library sends them, and that somebody reads their answers. */
 void simba__zk_session_flush(zk_session *session);
 /* The server's clock shows this time. */

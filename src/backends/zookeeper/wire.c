@@ -58,9 +58,9 @@ void simba__zk_addresses_unlock(void)
 /* The library sends the length of a request and the request itself as two packets, and then those of the next request.
  * A server that wakes up for each of them is half as fast. So we cork the socket for good, and push out what has
  * gathered: setting TCP_NODELAY again does that in one system call, also under a cork. */
-static void set_option(const zk_wire *wire, int option, int value)
+static void set_option(const zk_wire *wire, int level, int option, int value)
 {
-    setsockopt(wire->socket.fd, IPPROTO_TCP, option, &value, sizeof value);
+    setsockopt(wire->socket.fd, level, option, &value, sizeof value);
 }
 
 bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply)
@@ -70,7 +70,7 @@ bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply)
     wire->gathered = true;
     if (!wire->corked && wire->socket.fd >= 0) {
         wire->corked = true;
-        set_option(wire, TCP_CORK, 1);
+        set_option(wire, IPPROTO_TCP, TCP_CORK, 1);
     }
     lock(&call_mutex);
     return true;
@@ -86,7 +86,7 @@ void simba__zk_wire_made(zk_wire *wire, int rc)
 void simba__zk_wire_push(zk_wire *wire)
 {
     if (wire->gathered && wire->corked)
-        set_option(wire, TCP_NODELAY, 1);
+        set_option(wire, IPPROTO_TCP, TCP_NODELAY, 1);
     wire->gathered = false;
 }
 
@@ -97,7 +97,7 @@ void simba__zk_wire_drop(zk_wire *wire)
     if (wire->socket.fd < 0)
         return;
     if (wire->corked)
-        set_option(wire, TCP_CORK, 0); /* the library is about to say good-bye */
+        set_option(wire, IPPROTO_TCP, TCP_CORK, 0); /* the library is about to say good-bye */
     wire->corked = false;
     wire->host->io_remove(wire->host, &wire->socket);
     close(wire->socket.fd);
@@ -116,7 +116,8 @@ bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return false;
-    *socket = (simba_io){.ready = socket->ready, .fd = own, .interest = wanted, .answers = true};
+    wire->least = 1;
+    *socket = (simba_io){.ready = socket->ready, .fd = own, .interest = wanted};
     if (wire->host->io_add(wire->host, socket) == 0)
         return true;
     socket->fd = -1;
@@ -133,8 +134,16 @@ void simba__zk_dissolve(int fd)
 
 /* --- what comes in ---------------------------------------------------------------------------------- */
 
+/* Have the socket reported as soon as there are that many bytes to read, or its end. */
+static void set_least(zk_wire *wire, int bytes)
+{
+    if (wire->least != bytes)
+        set_option(wire, SOL_SOCKET, SO_RCVLOWAT, bytes);
+    wire->least = bytes;
+}
+
 /* True if the library may read now. Judges the message that comes next, if there is one. */
-static bool may_read(const zk_wire *wire)
+static bool may_read(zk_wire *wire)
 {
     static const zk_expected nothing = {0};
     unsigned char head[ZK_FRAME_HEAD];
@@ -143,9 +152,11 @@ static bool may_read(const zk_wire *wire)
         return available == 0 || (errno != EAGAIN && errno != EINTR);
     switch (simba__zk_frame_judge(wire->stale ? &nothing : &wire->expected, head, (size_t)available)) {
     case ZK_FRAME_GOOD:
+        set_least(wire, 1);
         return true;
     case ZK_FRAME_SHORT:
-        return false; /* the reactor reports when more of it comes */
+        set_least(wire, (int)available + 1); /* the bytes stay in the socket: report it when there are more */
+        return false;
     case ZK_FRAME_BAD:
         break;
     }

@@ -14,6 +14,7 @@ typedef struct zk_wire {
     simba_io socket;      /* fd -1: there is none */
     zk_expected expected; /* replies */
     bool stale;           /* the expected replies belong to a connection that is gone: this one has none */
+    int least;            /* how many bytes the socket must have before it is reported */
     bool inside;          /* the library has read a part of a message */
     bool corked;          /* the kernel gathers what we send */
     bool gathered;        /* something may have gathered */

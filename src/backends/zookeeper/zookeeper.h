@@ -7,9 +7,8 @@
  *   session    the connection
  *   ops        procedures of several calls each, and the requests they are for
  *   calls      the calls, and watches
- *   queues     what is known about whole queues         nodes      our own places in them
- *   behind     who waits behind a leader that listens   stray      children of ours that no contender knows
- *   views      lists of children that several contenders share
+ *   queues     lists of children, which contenders share
+ *   nodes      the client's own places in the queues    stray      children that no contender of the client knows
  *   contend    ACQUIRE, RENEW, RELEASE                  look       READ, FORCE_RELEASE
  *   notes      WRITE_NOTE, READ_NOTE                    forget     FORGET
  *   list       LIST                                     observe    observers
