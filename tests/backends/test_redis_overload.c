@@ -67,7 +67,7 @@ static void all_are_served(void **state)
     testhost_close(&a);
 }
 
-/* A renewal does not stand behind those who want something. */
+/* A renewal does not wait behind requests that the window has no room for. */
 static void renewals_overtake(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static void renewals_overtake(void **state)
     assert_mine(renewal.request.reply);
     for (int i = 0; i < N; i++) {
         assert_true(testhost_pump(&a, &requests[i].done, 30000));
-        assert_true(requests[i].request.reply.owner.acquired_at_ms >= renewal.request.reply.now_ms);
+        assert_true(i < WINDOW || requests[i].request.reply.owner.acquired_at_ms >= renewal.request.reply.now_ms);
     }
     testhost_close(&a);
 }
