@@ -13,6 +13,10 @@
  * client hands over only so many requests at a time, so nothing stands in line here: what is submitted while there is no
  * connection goes out when it is ready.
  *
+ * Gathering: while four errands or more are under way, the session keeps the next ones back until they are as many as those, or
+ * sixteen. So the requests of many threads go out in few writes, and the server reads them together: 64 threads do twice as much.
+ * Answers make the session look again, and a renewal takes all along.
+ *
  * replicas=N: a grant, a renewal or a note counts once N replicas have it. WAIT answers how many replicas have everything
  * that was written on its connection before it. Meanwhile the server answers nothing else on the connection, not even
  * renewals: so a WAIT is short, and only one is under way at a time. While too few replicas have confirmed something, another
