@@ -2,7 +2,7 @@
 #include "backends/test_redis.h"
 #include "core/timing.h"
 
-enum { N = 4000, WINDOW = 1024 };
+enum { N = 4000, WINDOW = 256 };
 
 static char names[N][24];
 static testhost_request requests[N];

@@ -149,7 +149,7 @@ static void tells_what_was_missed(void **state)
     TRACE("", simba__redis_waiters_news(&w));
     TRACE("", simba__redis_waiters_watch(&w, true));
     assert_int_equal(w.interest, REDIS_DUE);
-    simba__redis_waiters_unwatch(&w, at(700)); /* before the turn ends: the next one is told */
+    simba__redis_waiters_unwatch(&w, at(700)); /* before it was told: the next one is */
     simba__redis_waiters_watch(&w, true);
     assert_int_equal(w.interest, REDIS_DUE);
     TRACE("changed", simba__redis_waiters_woken(&w));
