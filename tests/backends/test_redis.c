@@ -551,7 +551,7 @@ static void about_observing(void **state)
 }
 
 /* A subscription is made when something is first watched, survives a short pause in that, and ends after a longer one. */
-static void subscription_lingers(void **state)
+static void subscription_outlives_a_pause(void **state)
 {
     (void)state;
     open_store(&a);
@@ -750,7 +750,7 @@ int main(void)
         cmocka_unit_test_setup(invitation_used_by_another, setup),
         cmocka_unit_test_setup(about_databases, setup),
         cmocka_unit_test_setup(about_observing, setup),
-        cmocka_unit_test_setup(subscription_lingers, setup),
+        cmocka_unit_test_setup(subscription_outlives_a_pause, setup),
         cmocka_unit_test_setup(revocation_is_pushed, setup),
         cmocka_unit_test_setup(damaged_fence, setup),
         cmocka_unit_test_setup(damaged_grant, setup),

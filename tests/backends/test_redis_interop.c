@@ -116,7 +116,7 @@ static void jvm_releases_to_us(void **state)
     testhost_close(&a);
 }
 
-/* How long it takes until this contender of ours, which waits, has it. The runtime's part, asking when it is pushed, is
+/* How long it takes until this contender of ours, which waits, has it. The client's part, asking when it is pushed, is
  * played here. */
 static int64_t ms_until_won(testhost *h, const char *id, uint64_t nonce)
 {

@@ -2,7 +2,7 @@
 #include "backends/test_redis.h"
 #include "core/timing.h"
 
-enum { N = 4000, WINDOW = 1024 };
+enum { N = 4000, WINDOW = 256 };
 
 static char names[N][24];
 static testhost_request requests[N];
@@ -41,6 +41,7 @@ static void a_silent_server_gets_no_more_than_the_window(void **state)
     kill(redis.pid, SIGCONT);
     testhost_request last;
     do {
+        testhost_pump(&a, NULL, 5);
         last = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "last", "me", 1, 0);
         testhost_ask(&a, &last);
     } while (last.request.reply.status == SIMBA_EUNAVAILABLE); /* as long as the expired ones fill the window */
@@ -66,7 +67,7 @@ static void all_are_served(void **state)
     testhost_close(&a);
 }
 
-/* A renewal does not stand behind those who want something. */
+/* A renewal does not wait behind requests that the window has no room for. */
 static void renewals_overtake(void **state)
 {
     (void)state;
@@ -80,7 +81,7 @@ static void renewals_overtake(void **state)
     assert_mine(renewal.request.reply);
     for (int i = 0; i < N; i++) {
         assert_true(testhost_pump(&a, &requests[i].done, 30000));
-        assert_true(requests[i].request.reply.owner.acquired_at_ms >= renewal.request.reply.now_ms);
+        assert_true(i < WINDOW || requests[i].request.reply.owner.acquired_at_ms >= renewal.request.reply.now_ms);
     }
     testhost_close(&a);
 }

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "backends/test_redis.h"
-#include "lib/referee.h"
 #include "client/client.h"
+#include "lib/referee.h"
 
 enum { THREADS = 6, ROUNDS = 40, CROWD = 2000 };
 #define LONG_MS ref_scaled_ms(15000)
@@ -81,8 +81,7 @@ static bool is_quiet(void)
 {
     const redis_store *store = client->store;
     simba__lock(client);
-    const bool quiet =
-        client->stats.pushes > 0 && simba__redis_commands_idle(&store->nodes.first->commands);
+    const bool quiet = client->stats.pushes > 0 && simba__redis_commands_idle(&store->nodes.first->commands);
     simba__unlock(client);
     return quiet;
 }

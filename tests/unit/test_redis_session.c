@@ -94,6 +94,43 @@ static void sends_all_in_order(void **state)
     assert_int_equal(s.sent.count, 3 + 1024);
 }
 
+/* While much is under way, a few requests wait for others, so that they go out in one write; for an answer at the latest, and not at
+ * all beside a renewal. */
+static void gathers_while_much_is_under_way(void **state)
+{
+    (void)state;
+    begin_ready(REDIS_SINGLE, 0);
+    for (int i = 0; i < 4; i++) {
+        submit(SIMBA_OP_ACQUIRE, "a", 0);
+        assert_string_equal(flush(0), "acquire a");
+    }
+    submit(SIMBA_OP_ACQUIRE, "b", 0); /* with four under way, four go together */
+    submit(SIMBA_OP_RELEASE, "c", 0);
+    submit(SIMBA_OP_ACQUIRE, "d", 0);
+    assert_string_equal(flush(0), "");
+    submit(SIMBA_OP_ACQUIRE, "e", 0);
+    assert_string_equal(flush(0), "acquire b, release c, acquire d, acquire e");
+    submit(SIMBA_OP_ACQUIRE, "f", 0);
+    assert_string_equal(flush(0), "");
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(answer(REDIS_SAID_DONE, 1), "done a");
+    assert_string_equal(answer(REDIS_SAID_DONE, 1), "done b, wake");
+    assert_string_equal(flush(1), "acquire f");
+    submit(SIMBA_OP_ACQUIRE, "g", 1);
+    assert_string_equal(flush(1), "");
+    submit(SIMBA_OP_RENEW, "r", 1);
+    assert_string_equal(flush(1), "acquire g, renew r");
+    for (int i = 0; i < 60; i++)
+        submit(SIMBA_OP_READ, "m", 1);
+    flush(1);
+    for (int i = 0; i < 15; i++)
+        submit(SIMBA_OP_READ, "m", 1);
+    assert_string_equal(flush(1), "");
+    submit(SIMBA_OP_READ, "m", 1); /* sixteen are enough for a write */
+    flush(1);
+    assert_false(simba__redis_session_waits(&s));
+}
+
 /* --- answers ---------------------------------------------------------------------------------------- */
 
 /* A server that has lost our scripts gets them again, and the request its answer; but not for ever. */
@@ -217,7 +254,8 @@ static void an_expired_request_stays(void **state)
 /* It is not sent again: nobody needs it any more. */
 static void an_expired_request_is_not_sent_on(void **state)
 {
-    static const char *const refusals[] = {"MOVED 1 10.0.0.1:6379", "ASK 1 10.0.0.1:6379", "NOSCRIPT No matching script"};
+    static const char *const refusals[] = {"MOVED 1 10.0.0.1:6379", "ASK 1 10.0.0.1:6379",
+                                           "NOSCRIPT No matching script"};
     (void)state;
     begin_ready(REDIS_CLUSTER, 0);
     for (int i = 0; i < 3; i++) {
@@ -380,6 +418,7 @@ int main(void)
         cmocka_unit_test_teardown(fails_what_waits_in_a_pause, teardown),
         cmocka_unit_test_teardown(others_have_commands_too, teardown),
         cmocka_unit_test_teardown(sends_all_in_order, teardown),
+        cmocka_unit_test_teardown(gathers_while_much_is_under_way, teardown),
         cmocka_unit_test_teardown(scripts_are_loaded_again_once, teardown),
         cmocka_unit_test_teardown(errors_fail_their_request, teardown),
         cmocka_unit_test_teardown(an_odd_answer_ends_the_connection, teardown),

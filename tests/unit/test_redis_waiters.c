@@ -14,18 +14,12 @@ static const char *says(unsigned actions)
     static const struct {
         unsigned action;
         const char *word;
-    } words[] = {{REDIS_SUBSCRIBE, "subscribe"},
-                 {REDIS_SUBSCRIBE_NEWS, "subscribe-news"},
-                 {REDIS_SUBSCRIBE_ID, "subscribe-id"},
-                 {REDIS_UNSUBSCRIBE, "unsubscribe"},
-                 {REDIS_UNSUBSCRIBE_ID, "leave-id"},
-                 {REDIS_QUEUE_UP, "queue-up"},
-                 {REDIS_TELL_CHANGED, "changed"},
-                 {REDIS_TELL_RELEASED, "released"},
-                 {REDIS_TELL_ID, "changed-id"},
-                 {REDIS_TELL_NOTED, "noted"},
-                 {REDIS_CONFIRM, "confirm"},
-                 {REDIS_UNSUBSCRIBE_NEWS, "unsubscribe-news"}};
+    } words[] = {{REDIS_SUBSCRIBE, "subscribe"},       {REDIS_SUBSCRIBE_NEWS, "subscribe-news"},
+                 {REDIS_SUBSCRIBE_ID, "subscribe-id"}, {REDIS_UNSUBSCRIBE, "unsubscribe"},
+                 {REDIS_UNSUBSCRIBE_ID, "leave-id"},   {REDIS_QUEUE_UP, "queue-up"},
+                 {REDIS_TELL_CHANGED, "changed"},      {REDIS_TELL_RELEASED, "released"},
+                 {REDIS_TELL_ID, "changed-id"},        {REDIS_TELL_NOTED, "noted"},
+                 {REDIS_CONFIRM, "confirm"},           {REDIS_UNSUBSCRIBE_NEWS, "unsubscribe-news"}};
     static char text[128];
     text[0] = '\0';
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -78,7 +72,8 @@ static void only_observers_want_news(void **state)
     TRACE("", simba__redis_waiters_watch(&w, false));
     TRACE("subscribe confirm", simba__redis_waiters_up(&w));
     TRACE("", simba__redis_waiters_unwatch(&w, at(0)));
-    TRACE("subscribe-news", simba__redis_waiters_watch(&w, true)); /* the echo under way comes too early: another follows */
+    TRACE("subscribe-news",
+          simba__redis_waiters_watch(&w, true)); /* the echo under way comes too early: another follows */
     TRACE("queue-up changed confirm", simba__redis_waiters_confirmed(&w));
     TRACE("", simba__redis_waiters_unwatch(&w, at(0)));
     TRACE("", simba__redis_waiters_watch(&w, true));
@@ -154,7 +149,7 @@ static void tells_what_was_missed(void **state)
     TRACE("", simba__redis_waiters_news(&w));
     TRACE("", simba__redis_waiters_watch(&w, true));
     assert_int_equal(w.interest, REDIS_DUE);
-    simba__redis_waiters_unwatch(&w, at(700)); /* before the turn ends: the next one is told */
+    simba__redis_waiters_unwatch(&w, at(700)); /* before it was told: the next one is */
     simba__redis_waiters_watch(&w, true);
     assert_int_equal(w.interest, REDIS_DUE);
     TRACE("changed", simba__redis_waiters_woken(&w));

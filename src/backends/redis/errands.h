@@ -14,12 +14,12 @@ typedef struct redis_errand redis_errand;
 struct redis_session;
 
 typedef enum redis_purpose {
-    REDIS_FOR_REQUEST,   /* a request of the client, or a row of a list */
-    REDIS_FOR_LOADING,   /* SCRIPT LOAD */
-    REDIS_FOR_WAITING,   /* WAIT: how many replicas have the writes */
-    REDIS_FOR_ASKING,    /* ASKING: the next command is for a slot that the server does not have yet */
-    REDIS_FOR_TELLING,   /* a script whose answer nobody needs */
-    REDIS_FOR_LEARNING,  /* a command of another module, which gets the answer */
+    REDIS_FOR_REQUEST,  /* a request of the client, or a row of a list */
+    REDIS_FOR_LOADING,  /* SCRIPT LOAD */
+    REDIS_FOR_WAITING,  /* WAIT: how many replicas have the writes */
+    REDIS_FOR_ASKING,   /* ASKING: the next command is for a slot that the server does not have yet */
+    REDIS_FOR_TELLING,  /* a script whose answer nobody needs */
+    REDIS_FOR_LEARNING, /* a command of another module, which gets the answer */
 } redis_purpose;
 
 /* Where an errand is. Table: errands.c. */
@@ -50,8 +50,8 @@ struct redis_errand {
     struct redis_session *session; /* the session that has it, unless it is IN_HAND */
     /* For a row of a list: called instead of telling the client that the request failed. */
     void (*failed)(simba_request *request, const simba_error *error);
-    redis_learn *learn;            /* FOR_LEARNING: gets the answer, */
-    void *user;                    /* with this argument; or the list that has this errand */
+    redis_learn *learn; /* FOR_LEARNING: gets the answer, */
+    void *user;         /* with this argument; or the list that has this errand */
     simba_local sent_at;
     uint64_t answers; /* how many had come when it was sent */
     redis_purpose purpose;

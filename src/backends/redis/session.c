@@ -11,6 +11,8 @@
 
 enum {
     HOPS_MOST = 7,      /* how often servers of a cluster may send an errand on */
+    GATHER_FROM = 4,    /* while fewer are unanswered, nothing waits to be sent with others */
+    GATHER_MOST = 16,   /* so many errands are enough for a write */
     PATIENCE_MS = 1000, /* how long to wait for replicas, at most */
 };
 
@@ -223,10 +225,18 @@ static void send_waiting(redis_session *s, simba_local now)
         move_confirmation(s, REDIS_ASKED_AGAIN);
 }
 
+/* Should the errands wait for others, to be sent together? Not if little is under way: no answer might come after which to look
+ * again. */
+static bool gathers(const redis_session *s)
+{
+    const size_t enough = s->sent.count < GATHER_FROM ? 0 : s->sent.count < GATHER_MOST ? s->sent.count : GATHER_MOST;
+    return s->waiting.count < enough && !simba__redis_session_renews(s);
+}
+
 unsigned simba__redis_session_flush(redis_session *s, simba_local now)
 {
     begin(s);
-    if (s->state == REDIS_SESSION_READY)
+    if (s->state == REDIS_SESSION_READY && !gathers(s))
         send_waiting(s, now);
     return invariant(s);
 }
@@ -435,6 +445,8 @@ unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answe
         drop_over(s, answer->text);
     else
         drop(s, SIMBA_EUNAVAILABLE, "an answer that nobody asked for");
+    if (s->state == REDIS_SESSION_READY && s->waiting.first && !gathers(s))
+        s->actions |= REDIS_DO_WAKE;
     return invariant(s);
 }
 

@@ -13,6 +13,10 @@
  * client hands over only so many requests at a time, so nothing stands in line here: what is submitted while there is no
  * connection goes out when it is ready.
  *
+ * Gathering: while four errands or more are under way, the session keeps the next ones back until they are as many as those, or
+ * sixteen. So the requests of many threads go out in few writes, and the server reads them together: 64 threads do twice as much.
+ * Answers make the session look again, and a renewal takes all along.
+ *
  * replicas=N: a grant, a renewal or a note counts once N replicas have it. WAIT answers how many replicas have everything
  * that was written on its connection before it. Meanwhile the server answers nothing else on the connection, not even
  * renewals: so a WAIT is short, and only one is under way at a time. While too few replicas have confirmed something, another
@@ -73,15 +77,15 @@ typedef struct redis_session {
     const redis_options *options;
     const simba__endpoint *at; /* for the text of errors */
     redis_errands *errands;
-    simba__list waiting; /* those WAITING */
-    simba__list sent;    /* SENT */
-    simba__list held;    /* HELD */
-    simba__list over;    /* OVER: next_outcome returns them */
+    simba__list waiting;       /* those WAITING */
+    simba__list sent;          /* SENT */
+    simba__list held;          /* HELD */
+    simba__list over;          /* OVER: next_outcome returns them */
     simba__list_item *written; /* the last of `sent` that next_command has returned; NULL: none */
-    uint64_t answers;    /* how many have come so far, on any connection */
-    simba_local tick_at; /* when to look for silence; 0: never */
-    unsigned actions;    /* of the last event, a set of the bits above */
-    simba_error error;   /* of the outcomes REDIS_FAIL */
+    uint64_t answers;          /* how many have come so far, on any connection */
+    simba_local tick_at;       /* when to look for silence; 0: never */
+    unsigned actions;          /* of the last event, a set of the bits above */
+    simba_error error;         /* of the outcomes REDIS_FAIL */
     simba_error dropped;
     bool short_of_replicas; /* too few replicas confirmed something, and enough have confirmed nothing since */
     unsigned loaded;        /* how many scripts are loaded */

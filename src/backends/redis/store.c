@@ -198,13 +198,8 @@ static void lost(redis_commands *commands)
         node->all->topology->lost(node);
 }
 
-static const redis_commands_events commands_events = {.up = up,
-                                                      .down = down,
-                                                      .lost = lost,
-                                                      .put = put,
-                                                      .read = read_reply,
-                                                      .finish = finish,
-                                                      .redirect = redirect};
+static const redis_commands_events commands_events = {
+    .up = up, .down = down, .lost = lost, .put = put, .read = read_reply, .finish = finish, .redirect = redirect};
 
 static void moved(redis_nodes *nodes)
 {

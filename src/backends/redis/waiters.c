@@ -24,7 +24,7 @@ enum {
     GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for the invited waiter */
     GRACE_MORE_MS = 45, /* added at most, at random, so that not all come at once */
     LOOK_MS = 250,      /* how often to look at a foreign grant; waiters further back look less often */
-    LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
+    KEPT_MS = 1000,     /* how long a subscription outlives the interest in it */
     GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
 };
 
@@ -115,7 +115,7 @@ static void look_at(redis_waiters *w, simba_local at)
 
 void simba__redis_waiters_init(redis_waiters *w, simba_local now)
 {
-    *w = (redis_waiters){.idle_until = later(now, LINGER_MS)};
+    *w = (redis_waiters){.idle_until = later(now, KEPT_MS)};
 }
 
 void simba__redis_waiters_fini(redis_waiters *w)
@@ -144,7 +144,7 @@ unsigned simba__redis_waiters_watch(redis_waiters *w, bool observed)
 unsigned simba__redis_waiters_unwatch(redis_waiters *w, simba_local now)
 {
     set_interest(w, w->interest == REDIS_DUE ? REDIS_MISSED : REDIS_IDLE);
-    w->idle_until = later(now, LINGER_MS);
+    w->idle_until = later(now, KEPT_MS);
     return invariant(w, 0);
 }
 
