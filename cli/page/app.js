@@ -205,8 +205,15 @@ function theme() {
 function viewOf() {
   const to = Date.now();
   const until = model.isStale() ? to - Math.min(model.ageMs(), Number($("span").value)) : to;
-  const knownFrom = model.store && model.store.watched_since ? Date.parse(model.store.watched_since) : to;
-  return { from: to - Number($("span").value), to, until, knownFrom, outages: model.outages, style: theme() };
+  return { from: to - Number($("span").value), to, until, outages: model.outages, style: theme() };
+}
+
+// Draws the holders of a mutex; returns them.
+function drawLine(canvas, mutex, view) {
+  const knownFrom = Math.min(view.to, model.knownFrom(mutex));
+  const spans = holders(model.rows.get(mutex), model.changes.get(mutex), view.until, knownFrom);
+  draw(canvas, spans, { ...view, knownFrom });
+  return spans;
 }
 
 function describe(spans) {
@@ -218,9 +225,7 @@ function drawLines(force) {
   const view = viewOf();
   for (const parts of pool) {
     if (parts.row.hidden || (!force && parts.lineAt > performance.now() - 900)) continue;
-    const row = model.rows.get(parts.mutex);
-    const spans = holders(row, model.changes.get(parts.mutex), view.until);
-    draw(parts.canvas, spans, view);
+    const spans = drawLine(parts.canvas, parts.mutex, view);
     parts.canvas.setAttribute("aria-label", "Timeline: " + describe(spans.filter((s) => s.to > view.from)));
     parts.lineAt = performance.now();
   }
@@ -320,9 +325,7 @@ function drawDetail() {
   if (row) fact(facts, "Waiting", lineOf(row));
   if (row && row.note) fact(facts, "Note", row.note).className = "note";
   if (row) fetchSchedule(row);
-  const view = viewOf();
-  const spans = holders(row, changes, view.until);
-  draw($("detail-line"), spans, view);
+  const spans = drawLine($("detail-line"), openName, viewOf());
   $("detail-line").setAttribute("aria-label", "Timeline: " + describe(spans));
   $("detail-release").hidden = !(model.canRelease && row && row.owner !== null);
   const key = changes.length + "/" + (changes.length ? changes[changes.length - 1].at : 0);

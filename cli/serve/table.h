@@ -9,6 +9,7 @@
 
 #include <sys/queue.h>
 
+#include "lease.h"
 #include "look.h"
 #include "runs.h"
 
@@ -43,6 +44,7 @@ typedef struct table_change {
     table_kind kind;
     int64_t at_ms; /* since the epoch; never before the look at which it was still otherwise */
     simba_owner before, after;
+    int64_t held_ms; /* how long `before` had had it; LEASE_UNKNOWN: nobody had, or the store does not say since when */
 } table_change;
 
 typedef TAILQ_HEAD(table_changes, table_change) table_changes;
