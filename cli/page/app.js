@@ -33,6 +33,7 @@ const PAST = {
   released: (c) => c.before.id + " gave it back",
   expired: (c) => c.before.id + " was lost: its lease ran out",
   "handed-over": (c) => (c.before.id === c.after.id ? c.after.id + " acquired it anew" : c.before.id + " handed it over to " + c.after.id),
+  forced: (c) => c.before.id + " had it taken away" + (c.after ? "; " + c.after.id + " took over" : ""),
   "failed-over": (c) => c.before.id + " was lost; " + c.after.id + " took over",
 };
 

@@ -179,6 +179,8 @@ static void note_change(const comparison *c, table_row *row, const simba_owner *
     } else {
         kind = TABLE_RELEASED;
     }
+    if (row->is_owned && before->token == c->now->forced_token && strcmp(row->mutex, c->now->forced) == 0)
+        kind = TABLE_FORCED;
     table_change *change = add_change(c->t, row, kind, at_ms);
     change->before = *before;
     change->after = *after;

@@ -22,6 +22,7 @@ enum { TABLE_CHANGES_MAX = 16384, TABLE_CHANGES_PER_MUTEX = 128 };
     X(EXPIRED, "expired")         /* its lease ran out, and nobody has it */                                           \
     X(HANDED_OVER, "handed-over") /* another has it, or the same by a new grant, before the lease was over */          \
     X(FAILED_OVER, "failed-over") /* another has it after the lease ran out */                                         \
+    X(FORCED, "forced")           /* taken away by a client of this process; another may have it */                    \
     X(STORE_LOST, "store-lost")   /* the store did not answer; until it is back nothing is known */                    \
     X(STORE_BACK, "store-back")
 
