@@ -14,7 +14,7 @@ const cli_command cli_commands[] = {
     {"serve", "Show a store in a browser, to programs and to probes, by HTTP", cmd_serve},
     {"release", "Take a mutex away from its owner", cmd_release},
     {"note", "Read or write the note of a mutex, which outlives its holders", cmd_note},
-    {"forget", "Remove a mutex that nobody holds, with its note", cmd_forget},
+    {"forget", "Remove mutexes that nobody holds, with their notes", cmd_forget},
     {"init", "Prepare a store", cmd_init},
     {"doctor", "Look for problems in the store and the settings", cmd_doctor},
     {"bench", "Measure how fast a store locks and unlocks", cmd_bench},

@@ -152,6 +152,32 @@ static void bench_prints_numbers(void **state)
     assert_non_null(strstr(out_of(&last), "median"));
 }
 
+/* Neither leaves a mutex in the store, also when somebody presses Ctrl-C; the name that bench was given is its owner's. */
+static void bench_and_tck_tidy_up(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("bench", "--for", "10ms"), 0);
+    process bench = START("bench", "--for", "1h");
+    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    do {
+        assert_int_equal(RUN("list"), 0);
+        assert_true(now_ns() < end_ns);
+    } while (strstr(out_of(&last), "simba-bench") == NULL);
+    kill(bench.pid, SIGINT);
+    assert_int_equal(finish(&bench), 128 + SIGINT);
+    assert_non_null(strstr(out_of(&bench), "median"));
+    process tck = START("tck");
+    await_text_in(tck.out_path, "ok 1 ");
+    kill(tck.pid, SIGTERM);
+    assert_int_equal(finish(&tck), 128 + SIGTERM);
+    assert_non_null(strstr(out_of(&tck), "Bail out! interrupted"));
+    assert_int_equal(RUN("list", "--json"), 0);
+    assert_string_equal(out_of(&last), "[]\n");
+    assert_int_equal(RUN("bench", "--for", "10ms", "theirs"), 0);
+    assert_int_equal(RUN("list"), 0);
+    assert_non_null(strstr(out_of(&last), "theirs"));
+}
+
 /* Every command explains itself within a screen. */
 static void every_command_is_explained(void **state)
 {
@@ -179,6 +205,7 @@ int main(int argc, char **argv)
         TEST(doctor_finds_what_is_wrong),
         TEST(doctor_explains_what_cannot_be_opened),
         TEST(bench_prints_numbers),
+        TEST(bench_and_tck_tidy_up),
         TEST(every_command_is_explained),
     };
     return cmocka_run_group_tests_name("tools", tests, NULL, NULL);
