@@ -405,7 +405,8 @@ typedef struct simba_stats {
 SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
 
 /* Flags of simba_stats_write. */
-#define SIMBA_STATS_MORE 1u /* leave out the final "# EOF", so that the program can append metrics of its own */
+#define SIMBA_STATS_MORE 1u  /* leave out the final "# EOF", so that the program can append metrics of its own */
+#define SIMBA_STATS_MUTEX 2u /* the label is mutex="…": each client contends for one mutex, and `names` names those */
 
 /* Write statistics as OpenMetrics text, which Prometheus and others read. The media type of the text is
  * "application/openmetrics-text; version=1.0.0; charset=utf-8". A metric may occur only once in a text, so pass all

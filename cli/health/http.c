@@ -88,9 +88,10 @@ static void print_metrics(FILE *out, const health_view *view)
     const simba_stats *const all[] = {&stats};
     if (view->client != NULL)
         simba_client_stats(view->client, &stats);
-    const int length = simba_stats_write(all, NULL, 1, 0, NULL, 0);
+    const char *const *names = view->mutex != NULL ? &view->mutex : NULL;
+    const int length = simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX, NULL, 0);
     char *text = length > 0 ? malloc((size_t)length + 1) : NULL;
-    if (text != NULL && simba_stats_write(all, NULL, 1, 0, text, (size_t)length + 1) == length)
+    if (text != NULL && simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX, text, (size_t)length + 1) == length)
         fputs(text, out);
     free(text);
 }
