@@ -259,7 +259,7 @@ function drawStatus() {
   const status = $("status");
   status.dataset.is = stale ? "bad" : "good";
   put(status, model.linkLostAt !== null ? "disconnected" : !store || store.since === null ? "connecting" : !store.answers ? "store does not answer" : stale ? "slow" : "live");
-  document.title = (stale ? "⚠ " : "") + "simba";
+  document.title = (stale ? "⚠ " : "") + (openName === null ? "" : openName + " – ") + "simba";
 }
 
 // --- details -------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ function drawDetail() {
   const facts = $("detail-facts");
   const frozen = row && model.isStale() ? row.seenAt : now;
   facts.replaceChildren();
-  if (!row) fact(facts, "State", "the store does not have it any more");
+  if (!row) fact(facts, "State", changes.length ? "the store does not have it any more" : "the store has no such mutex");
   else if (row.owner === null) fact(facts, "Owner", "free");
   else {
     fact(facts, "Owner", row.owner);
@@ -339,20 +339,42 @@ function drawDetail() {
   put($("detail-more"), changes.length ? "" : "Nothing has changed since simba serve was started.");
 }
 
+// The details of a mutex have an address of their own: #mutex=NAME.
+const ADDRESS = "#mutex=";
+
+function addressed() {
+  if (!location.hash.startsWith(ADDRESS)) return null;
+  try {
+    return decodeURIComponent(location.hash.slice(ADDRESS.length)) || null;
+  } catch {
+    return null; // somebody has typed it
+  }
+}
+
+function showAddressed() {
+  const mutex = addressed();
+  if (mutex === null) $("detail").close();
+  else if (mutex !== openName) openDetail(mutex);
+}
+
 function openDetail(mutex) {
   openName = mutex;
+  if (addressed() !== mutex) history.pushState(null, "", ADDRESS + encodeURIComponent(mutex));
   scheduleOf.row = null;
   drawSchedule(null);
   put($("detail-name"), mutex);
   $("detail-history").dataset.key = "";
-  $("detail").showModal();
+  if (!$("detail").open) $("detail").showModal();
   drawDetail();
+  drawStatus();
 }
 
 $("detail-close").addEventListener("click", () => $("detail").close());
 $("detail").addEventListener("click", (event) => event.target === $("detail") && $("detail").close());
 $("detail").addEventListener("close", () => {
   openName = null;
+  if (addressed() !== null) history.pushState(null, "", location.pathname);
+  drawStatus();
   focusRow(focused);
 });
 $("detail-release").addEventListener("click", async () => {
@@ -482,6 +504,7 @@ addEventListener("resize", () => {
   refresh();
 });
 document.addEventListener("visibilitychange", tick);
+addEventListener("popstate", () => !$("main").hidden && showAddressed());
 
 // --- beginning ------------------------------------------------------------------------------------------------
 
@@ -495,6 +518,7 @@ async function begin() {
     drawAxis();
     refresh();
     drawStatus();
+    showAddressed();
     await model.follow();
   } catch (error) {
     $("main").hidden = true;
