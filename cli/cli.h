@@ -51,6 +51,7 @@ typedef struct cli_command {
     const char *name;
     const char *help; /* one line; NULL: not for people, and not listed */
     cli_command_fn *run;
+    const char *purpose; /* of this command and those that follow it, as a heading; NULL: that of the one before it */
 } cli_command;
 
 /* The one table, in main.c; ends with a row without a name. */

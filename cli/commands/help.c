@@ -6,9 +6,10 @@
 static void print_overview(void)
 {
     printf("Usage: simba [OPTION...] COMMAND [ARGUMENT...]\n\n"
-           "Distributed mutexes and leader election over the store you already run.\n\n"
-           "Commands:\n");
+           "Distributed mutexes and leader election over the store you already run.\n\n");
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        if (command->purpose != NULL)
+            printf("%s:\n", command->purpose);
         if (command->help != NULL)
             printf("  %-10s %s\n", command->name, command->help);
     }
