@@ -1,4 +1,5 @@
 /* The tools around a store: `simba init`, `simba doctor`, `simba bench`. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
@@ -193,6 +194,72 @@ static void every_command_is_explained(void **state)
     }
 }
 
+#define MANUAL(page) contents(SIMBA_TEST_SOURCES "/../man/" page)
+
+/* The synopsis of simba(1) has every command, in both of its forms, and --help has every exit code of simba(1). */
+static void the_manual_has_every_command(void **state)
+{
+    (void)state;
+    const char *page = MANUAL("simba.1");
+    const char *description = strstr(page, ".Sh DESCRIPTION");
+    const char *codes = strstr(page, ".Sh EXIT STATUS");
+    assert_non_null(description);
+    assert_non_null(codes);
+    assert_int_equal(RUN("help"), 0);
+    const char *help = out_of(&last);
+    char name[16];
+    char line[32];
+    unsigned commands = 0;
+    for (const char *at = help; (at = strstr(at, "\n  ")) != NULL; at++) {
+        if (sscanf(at, "\n  %15[a-z] ", name) != 1 || at[3] == ' ')
+            continue;
+        snprintf(line, sizeof line, "\n.Cm %s\n", name);
+        const char *found = strstr(page, line);
+        if (found == NULL || found > description)
+            fail_msg("the synopsis of simba(1) lacks %s", name);
+        commands++;
+    }
+    assert_in_range(commands, 19, 40);
+    assert_non_null(strstr(page, ".Cm schedule\n.Fl Fl list\n"));
+    unsigned code;
+    for (const char *at = codes; (at = strstr(at, "\n.It ")) != NULL; at++) {
+        if (sscanf(at, "\n.It %u", &code) != 1)
+            continue;
+        snprintf(line, sizeof line, "%u ", code);
+        if (strstr(strstr(help, "Exit codes"), line) == NULL)
+            fail_msg("--help lacks the exit code %u", code);
+    }
+}
+
+/* simba-url(5) names all files that lie beside a SQLite database. */
+static void the_manual_has_every_file(void **state)
+{
+    (void)state;
+    process holder = START("run", "m", "--", "sh", "-c", "echo x > \"$0\"; read line", in_dir("up"));
+    await_file(in_dir("up"));
+    process waiter = START("run", "m", "--", "true");
+    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    while (access(in_dir("store.db-bells"), F_OK) < 0)
+        assert_true(now_ns() < end_ns);
+    const char *page = MANUAL("simba-url.5");
+    DIR *folder = opendir(in_dir(""));
+    assert_non_null(folder);
+    unsigned files = 0;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        char line[64];
+        if (strncmp(entry->d_name, "store.db-", 9) != 0)
+            continue;
+        snprintf(line, sizeof line, ".Pa %.40s", entry->d_name + 8);
+        if (strstr(page, line) == NULL)
+            fail_msg("simba-url(5) lacks %s", entry->d_name);
+        files++;
+    }
+    closedir(folder);
+    assert_in_range(files, 4, 10);
+    finish(&holder);
+    finish(&waiter);
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
@@ -207,6 +274,8 @@ int main(int argc, char **argv)
         TEST(bench_prints_numbers),
         TEST(bench_and_tck_tidy_up),
         TEST(every_command_is_explained),
+        TEST(the_manual_has_every_command),
+        TEST(the_manual_has_every_file),
     };
     return cmocka_run_group_tests_name("tools", tests, NULL, NULL);
 }
