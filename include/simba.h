@@ -457,8 +457,9 @@ typedef struct simba_finding {
  * Errors: ENOTSUP (there is nothing to set up), and the store's errors. */
 SIMBA_API int simba_client_examine(simba_client *client, void (*found)(const simba_finding *finding, void *user),
                                    void *user, simba_error *err);
-/* Create the tables and columns that are missing in the store. Leaves existing ones as they are. Does nothing for a store
- * that needs none, or that creates them when it is opened. Blocks for one answer. */
+/* Create the tables and columns that are missing in the store. Leaves existing ones as they are; the files of a SQLite
+ * database get the mode and group of the URL. Does nothing for a store that needs none, or that creates them when it is
+ * opened. Blocks for one answer. */
 SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
 
 /* Take a mutex away from whoever owns it. The holder learns it (SIMBA_REASON_REVOKED) by push if the store can push that,
