@@ -146,8 +146,11 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
 /* Parse the command line and open the store, for a command that has nothing to do in between and asks the store once. */
 int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client);
 /* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
- * at a terminal if the store covers only this host. */
+ * at a terminal who named no store whom the default one covers. */
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);
+/* Whom a store within one host keeps apart, in words, by the rights of its file. True: several users. */
+enum { CLI_USERS_MAX = 128 };
+bool cli_users(const char *url, char *text, size_t size);
 /* As cli_open, but if the library cannot open the store, the caller prints its message: then *ret_client is NULL. */
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client);
 /* Whether to show the library's warnings from now on, beginning with the last one that was not shown; with -v they

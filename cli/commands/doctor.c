@@ -161,15 +161,20 @@ static void check_grace(doctor *d, simba_client *client, const char *longer)
 }
 
 /* A warning for people who are about to add a second machine. */
-static void check_reach(doctor *d, simba_reach reach)
+static void check_reach(doctor *d, simba_client *client, simba_reach reach)
 {
+    char users[CLI_USERS_MAX];
     switch (reach) {
     case SIMBA_REACH_PROCESS:
         find(d, SIMBA_VERDICT_WARNING, "reach", "For several processes use sqlite://, for several hosts a server.",
              "This store covers one process only: no other one sees its mutexes.");
         break;
     case SIMBA_REACH_HOST:
-        find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers this host only; several hosts need a server.");
+        if (cli_users(simba_client_url(client), users, sizeof users))
+            find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers %s; several hosts need a server.", users);
+        else
+            find(d, SIMBA_VERDICT_OK, "reach", NULL,
+                 "This store covers %s; several users need ?mode=0660 in its URL, several hosts a server.", users);
         break;
     case SIMBA_REACH_NETWORK:
         find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers all hosts that use the same server.");
@@ -223,7 +228,7 @@ static void check_settings(doctor *d, simba_client *client)
     simba_settings settings = SIMBA_SETTINGS_INIT;
     if (simba_client_settings(client, &settings) < 0)
         return;
-    check_reach(d, settings.reach);
+    check_reach(d, client, settings.reach);
     const int64_t needed_ms = shortest_ms(d, settings.reach);
     if (settings.session_ms > 0) {
         check_session(d, client, &settings, needed_ms);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -161,17 +162,28 @@ static void others_are_kept_out(void **state)
     assert_true(lease_end_ns("b") >= start_ns + INT64_C(3000000000));
 }
 
-/* A person is told that other machines do not see this store. */
+/* Whoever names no store is told, at a terminal, whom the default one covers. It is one user, whatever the host. */
 static void the_reach_is_said_at_a_terminal(void **state)
 {
     (void)state;
     terminal t = START_ON_TERMINAL("run", "m", "--", "true");
-    await_shown(&t, "this store covers this host only");
     assert_int_equal(finish_terminal(&t), 0);
-    assert_int_equal(RUN("run", "m", "--", "true"), 0);
-    assert_string_equal(err_of(&last), "");
+    assert_null(strstr(t.text, "covers"));
+    assert_int_equal(chmod(in_dir("store.db"), 0666), 0);
+    assert_int_equal(chmod(in_dir("."), 0777), 0);
     assert_int_equal(RUN("doctor"), 0);
-    assert_non_null(strstr(out_of(&last), "This store covers this host only"));
+    assert_non_null(strstr(out_of(&last), "This store covers the users of this host who may write its file;"));
+    unsetenv("SIMBA_URL");
+    setenv("XDG_STATE_HOME", in_dir("state"), 1);
+    setenv("XDG_CONFIG_HOME", in_dir("config"), 1);
+    t = START_ON_TERMINAL("run", "m", "--", "true");
+    await_shown(&t, "no store was named; this one covers the processes of user");
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_int_equal(RUN("doctor"), 0);
+    unsetenv("XDG_STATE_HOME");
+    unsetenv("XDG_CONFIG_HOME");
+    assert_non_null(strstr(out_of(&last), "This store covers the processes of user "));
+    assert_non_null(strstr(out_of(&last), "several users need ?mode=0660"));
 }
 
 int main(int argc, char **argv)

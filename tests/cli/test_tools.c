@@ -92,7 +92,7 @@ static void doctor_says_where_it_looked(void **state)
 {
     (void)state;
     assert_int_equal(RUN("doctor"), 0);
-    assert_non_null(strstr(out_of(&last), "This store covers this host only"));
+    assert_non_null(strstr(out_of(&last), "This store covers the processes of user "));
     assert_int_equal(RUN("doctor", "--url", "memory://x"), 0);
     assert_non_null(strstr(out_of(&last), "This store covers one process only"));
     char text[600];
