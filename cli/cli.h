@@ -37,6 +37,7 @@ typedef struct cli_globals {
     const char *notify;            /* when to tell systemd that we are ready */
     bool quiet;                    /* the command prints its own messages in place of the library's warnings */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
+    bool only_looks;               /* the command must not create a store: an empty one hides a mistyped path */
     bool configured;               /* the configuration file was looked at */
     const char *config_used;       /* the one that names the store; NULL: none does */
     const char *password;          /* from there, for a URL without one */

@@ -43,12 +43,30 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     return CLI_GO;
 }
 
+/* The default store needs no such check: nobody types its path. */
+static int refuse_missing(const char *command, const char *url)
+{
+    simba_url *parsed = NULL;
+    int code = CLI_GO;
+    if (url == NULL || simba_url_parse(url, NULL, &parsed) < 0)
+        return CLI_GO;
+    const char *path = simba_url_path(parsed);
+    if (strcmp(simba_url_scheme(parsed), "sqlite") == 0 && simba_url_authority(parsed)[0] == '\0' && path[0] == '/' &&
+        access(path, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        code = cli_fail(command, CLI_CONFIG, "there is no database %s; correct the URL, or make it by `simba init`.",
+                        path);
+    simba_url_free(parsed);
+    return code;
+}
+
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     char *url = NULL;
     *ret_client = NULL;
     int code = cli_url(command, globals, &url);
+    if (code == CLI_GO && globals->only_looks)
+        code = refuse_missing(command, url);
     if (code == CLI_GO)
         code = journal_open(command, globals, &options);
     if (code != CLI_GO) {

@@ -90,6 +90,7 @@ int cmd_forget(cli_globals *globals, int argc, char **argv)
     if (is_pattern && !yes && isatty(STDIN_FILENO) != 1)
         return cli_usage_error(COMMAND, "there is no terminal to ask at whether to remove all that match; "
                                         "if you are sure, say --yes");
+    globals->only_looks = true;
     globals->quiet = true; /* the command reports a failure itself, once */
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);

@@ -72,6 +72,7 @@ int schedule_list(cli_globals *globals, const char *pattern, bool json)
 {
     simba_client *client = NULL;
     globals->quiet = true;
+    globals->only_looks = true;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)
         return opened;

@@ -294,6 +294,7 @@ int cmd_top(cli_globals *globals, int argc, char **argv)
     cli_signals signals;
     const bool draws = screen_is_possible();
     globals->quiet = true; /* the command reports a failure itself, once, or draws it */
+    globals->only_looks = true;
     int code = draws ? signals_open(COMMAND, &signals) : CLI_GO; /* before there are threads */
     if (code == CLI_GO)
         code = cli_open(COMMAND, globals, &t.client);

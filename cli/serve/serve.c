@@ -160,6 +160,7 @@ int serve_run(cli_globals *globals, const serve_options *options)
     if (code == CLI_GO)
         code = check_access(options, &where);
     globals->quiet = true; /* that the store does not answer is said here */
+    globals->only_looks = true;
     if (code == CLI_GO)
         code = cli_open(SERVE_COMMAND, globals, &client);
     if (code != CLI_GO)

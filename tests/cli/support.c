@@ -128,6 +128,11 @@ int test_setup(void **state)
     return setenv("SIMBA_URL", url, 1);
 }
 
+int test_setup_with_store(void **state)
+{
+    return test_setup(state) == 0 && RUN("init") == 0 ? 0 : -1;
+}
+
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
 {
     (void)info;

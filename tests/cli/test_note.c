@@ -215,7 +215,7 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(set_and_get),
+        TEST_WITH_STORE(set_and_get),
         TEST(mistakes_are_named),
         TEST(a_held_mutex_is_left_alone),
         TEST(all_that_match_are_forgotten),
