@@ -209,6 +209,18 @@ static void release_asks(void **state)
     assert_int_equal(finish(&one), 0);
 }
 
+/* As long as the store has not answered, nobody knows how many mutexes there are. */
+static void top_counts_only_what_it_knows(void **state)
+{
+    (void)state;
+    terminal t = START_ON_TERMINAL("top", "--url", "redis://127.0.0.1:1");
+    await_shown(&t, "no answer from the store yet");
+    await_shown(&t, "cannot connect");
+    assert_int_equal(write(t.fd, "q", 1), 1);
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_null(strstr(t.text, "0 mutexes"));
+}
+
 /* Whoever only looks makes no store: an empty one would hide that its path is mistyped. */
 static void looking_makes_no_store(void **state)
 {
@@ -243,6 +255,7 @@ int main(int argc, char **argv)
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(looking_makes_no_store),
+        TEST(top_counts_only_what_it_knows),
         TEST_WITH_STORE(list_shows_owners),
         TEST_WITH_STORE(list_draws_bars_on_a_terminal),
         TEST_WITH_STORE(top_follows_on_a_terminal),

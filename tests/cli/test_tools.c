@@ -260,6 +260,16 @@ static void the_manual_has_every_file(void **state)
     finish(&waiter);
 }
 
+/* A store that is out of reach is reported at once, and not when a lock has waited for it in vain. */
+static void bench_reports_a_dead_store(void **state)
+{
+    (void)state;
+    const int64_t start_ns = now_ns();
+    assert_int_equal(RUN("bench", "--url", "redis://127.0.0.1:1"), 69);
+    assert_true(now_ns() - start_ns < INT64_C(4000000000)); /* a lock would wait for five seconds */
+    assert_non_null(strstr(err_of(&last), "cannot connect"));
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
@@ -273,6 +283,7 @@ int main(int argc, char **argv)
         TEST(doctor_explains_what_cannot_be_opened),
         TEST(bench_prints_numbers),
         TEST(bench_and_tck_tidy_up),
+        TEST(bench_reports_a_dead_store),
         TEST(every_command_is_explained),
         TEST(the_manual_has_every_command),
         TEST(the_manual_has_every_file),
