@@ -92,14 +92,15 @@ static void wrong_use_is_explained(void **state)
         int code;
         const char *says;
     } wrong[] = {
-        {{"schedule", "--cron", "61 * * * *", "m", "--", "true"}, 78, "minute \"61\""},
-        {{"schedule", "--cron", "@daily", "--tz", "Europe/Atlantis", "m", "--", "true"}, 1, "Europe/Atlantis"},
-        {{"schedule", "--cron", "@daily", "--tz", "../passwd", "m", "--", "true"}, 78, "time zone"},
+        {{"schedule", "--cron", "61 * * * *", "m", "--", "true"}, 64, "minute \"61\""},
+        {{"schedule", "--cron", "@daily", "--tz", "Europe/Atlantis", "m", "--", "true"}, 64, "Europe/Atlantis"},
+        {{"schedule", "--cron", "@daily", "--tz", "../passwd", "m", "--", "true"}, 64, "time zone"},
+        {{"schedule", "--url", "redis://127.0.0.1:1", "--cron", "1 2 3", "m", "--", "true"}, 64, "has 3 fields"},
         {{"schedule", "--cron", "@daily", "--every", "1s", "m", "--", "true"}, 64, "--every and --cron contradict"},
         {{"schedule", "--every", "1s", "--tz", "UTC", "m", "--", "true"}, 64, "--tz is for --cron"},
         {{"schedule", "--after", "1s", "--at-least-once", "m", "--", "true"}, 64, "--after remembers nothing"},
         {{"schedule", "--every", "1s", "--catch-up", "all:x", "m", "--", "true"}, 64, "not \"all:x\""},
-        {{"schedule", "--every", "1s", "--catch-up", "all:1001", "m", "--", "true"}, 78, "catch_up_limit"},
+        {{"schedule", "--every", "1s", "--catch-up", "all:1001", "m", "--", "true"}, 64, "catch_up_limit"},
         {{"schedule", "--every", "1s", "m"}, 64, "missing"},
         {{"schedule", "--json", "m", "--", "true"}, 64, "--list"},
         {{"run", "-E", "256", "m", "--", "true"}, 64, "from 0 to 255"},
