@@ -84,6 +84,26 @@ static void cron_and_list(void **state)
     assert_string_equal(out_of(&last), "[]\n");
 }
 
+/* A period is printed as it is written on the command line. */
+static void periods_have_units(void **state)
+{
+    (void)state;
+    static const char *const periods[] = {"1s", "90s", "1500ms", "2h"};
+    for (size_t i = 0; i < COUNT_OF(periods); i++) {
+        char expected[32];
+        process p = START("schedule", "--every", periods[i], periods[i], "--", "sh", "-c", "echo >> \"$0\"",
+                          in_dir(periods[i]));
+        await_lines_in(in_dir(periods[i]), 1);
+        end(&p);
+        assert_int_equal(RUN("schedule", "--list", periods[i]), 0);
+        snprintf(expected, sizeof expected, "  every %s\n", periods[i]);
+        assert_non_null(strstr(out_of(&last), expected));
+    }
+    assert_int_equal(RUN("run", "--once-per", "20h", "other", "--", "true"), 0);
+    assert_int_equal(RUN("schedule", "--list", "other"), 0);
+    assert_non_null(strstr(out_of(&last), "  once per 20h\n"));
+}
+
 static void wrong_use_is_explained(void **state)
 {
     (void)state;
@@ -194,6 +214,7 @@ int main(int argc, char **argv)
         TEST(take_over_does_not_repeat),
         TEST(the_command_learns_what_was),
         TEST(cron_and_list),
+        TEST(periods_have_units),
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
         TEST(once_per_period_while_it_runs),
