@@ -636,7 +636,8 @@ typedef struct simba_locker_options {
     /* 0: no such rule. Otherwise acquire returns SIMBA_ETOOSOON at once if an acquire under such a rule succeeded within
      * the last so many milliseconds, here or elsewhere, by the store's clock. The note of the mutex records the last
      * success, as it does for a schedule: see simba_schedule_read. simba_locker_note and _note_set read and write the
-     * rest of the note. Needs a store that keeps notes. */
+     * rest of the note. Acquire returns SIMBA_ESTATE if the note has the record of a schedule. Needs a store that keeps
+     * notes. */
     int64_t once_per_ms;
     /* 0: none. Otherwise nobody else gets the mutex for so many milliseconds after acquire. The client makes the lease at
      * least as long. If you release earlier, or the client closes, or the process dies, the lease stays until it ends by

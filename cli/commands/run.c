@@ -125,6 +125,8 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
             cli_inform(COMMAND, "not run: %s.", w->error.text);
         return wish->busy_code;
     }
+    if (code == SIMBA_ESTATE) /* what is recorded in the note forbids it */
+        return cli_fail(COMMAND, CLI_CONFIG, "%s.", w->error.text);
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &w->error);
     if (wish->wait_ms > 0)

@@ -18,6 +18,18 @@ static int finish(simba_client *client, simba__note_call *call, int rc, simba_er
     return rc;
 }
 
+static const char once[] = "once per ";
+
+/* A scheduler would take the place of our record for a new schedule, and begin anew. */
+static int refuse_schedule(const char *mutex, const simba__record *record, simba_error *err)
+{
+    if (strncmp(record->spec, once, strlen(once)) == 0)
+        return 0;
+    return simba__fail(err, SIMBA_ESTATE,
+                       "%s has a schedule (%.60s), whose record a run once per period would replace; use another mutex",
+                       mutex, record->spec);
+}
+
 /* If the store's clock went back, the wait becomes longer: nobody can know whether the period is over. */
 static int judge(const char *mutex, const simba__record *record, int64_t once_per_ms, int64_t now_ms, simba_error *err)
 {
@@ -41,6 +53,9 @@ static int look(simba__member *member, int64_t once_per_ms, simba__note_call *ca
     const int size = simba__record_read(call->note.bytes, call->note.length, err, ret_record);
     if (size < 0)
         return simba__wrap(err, size, "%s", mutex);
+    rc = size > 0 ? refuse_schedule(mutex, ret_record, err) : 0;
+    if (rc < 0)
+        return rc;
     rc = judge(mutex, ret_record, once_per_ms, call->note.now_ms, err);
     return rc < 0 ? rc : size;
 }
@@ -65,7 +80,7 @@ int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *e
     record.state = SIMBA__RUN_BEGUN;
     record.due_ms = record.begun_ms = record.through_ms = call.note.now_ms;
     record.missed = record.tries = 0;
-    snprintf(record.spec, sizeof record.spec, "once per %" PRId64, once_per_ms);
+    snprintf(record.spec, sizeof record.spec, "%s%" PRId64, once, once_per_ms);
     const size_t size = simba__record_write(&record, text);
     memcpy(note, text, size);
     const size_t rest = call.note.length - (size_t)old_size;

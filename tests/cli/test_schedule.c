@@ -207,6 +207,24 @@ static void the_reach_is_said_at_a_terminal(void **state)
     assert_non_null(strstr(out_of(&last), "several users need ?mode=0660"));
 }
 
+/* A mutex has one schedule. `run --once-per` leaves that of another command alone, also if it is not due. */
+static void once_per_leaves_a_schedule_alone(void **state)
+{
+    (void)state;
+    process p = START("schedule", "--cron", "* * * * * *", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    end(&p);
+    assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "touch", in_dir("ran")), 78);
+    assert_non_null(strstr(err_of(&last), "m has a schedule (cron * * * * * * in UTC)"));
+    assert_int_equal(access(in_dir("ran"), F_OK), -1);
+    assert_int_equal(RUN("schedule", "--list"), 0);
+    assert_non_null(strstr(out_of(&last), "cron * * * * * * in UTC"));
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    assert_int_equal(RUN("forget", "m"), 0);
+    assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "true"), 0);
+    assert_int_equal(RUN("run", "--once-per", "2h", "m", "--", "true"), 75);
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
@@ -218,6 +236,7 @@ int main(int argc, char **argv)
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
         TEST(once_per_period_while_it_runs),
+        TEST(once_per_leaves_a_schedule_alone),
         TEST(others_are_kept_out),
         TEST(the_reach_is_said_at_a_terminal),
     };
