@@ -130,6 +130,17 @@ static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
     return end != NULL && *end == '\0' && errno == 0 && number <= most;
 }
 
+/* On the command line a number without a unit counts seconds, as it does for flock, sleep and timeout. */
+static bool parse_duration(const char *text, int64_t *ret_ms)
+{
+    char seconds[32];
+    assert(text != NULL); /* the option takes an argument */
+    if (text[strspn(text, "0123456789.")] != '\0')
+        return simba_duration_parse(text, ret_ms) == 0;
+    const int length = snprintf(seconds, sizeof seconds, "%ss", text);
+    return length < (int)sizeof seconds && simba_duration_parse(seconds, ret_ms) == 0;
+}
+
 static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
     uint64_t code;
@@ -154,8 +165,8 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
             return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
         break;
     case CLI_DURATION:
-        if (simba_duration_parse(text, option->value) < 0)
-            return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 1.5s or 2m, not \"%s\"",
+        if (!parse_duration(text, option->value))
+            return cli_usage_error(syntax->command, "--%s wants a duration such as 5, 500ms, 1.5s or 2m, not \"%s\"",
                                    option->name, text);
         /* So that it can be counted in nanoseconds, from now on. */
         if (*(int64_t *)option->value > SIMBA_LEASE_MAX_MS)

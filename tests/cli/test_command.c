@@ -122,7 +122,7 @@ static void wrong_use_is_explained(void **state)
     assert_non_null(strstr(err, "lokc"));
     assert_int_equal(SIMBA("demo", "--tll", "5s"), 64);
     assert_non_null(strstr(err, "--tll"));
-    assert_int_equal(SIMBA("demo", "--ttl", "5"), 64);
+    assert_int_equal(SIMBA("demo", "--ttl", "5x"), 64);
     assert_non_null(strstr(err, "5"));
     assert_int_equal(SIMBA("run", "--max-hold", "9223372036854775807ms", "m", "--", "true"), 64);
     assert_non_null(strstr(err, "ten years"));
