@@ -91,10 +91,27 @@ int cli_usage_error(const char *command, const char *format, ...)
                     command != NULL ? " " : "");
 }
 
+const char *cli_advice(int code)
+{
+    switch (code) {
+    case SIMBA_EUNAVAILABLE:
+    case SIMBA_ETIMEDOUT:
+        return "Is it there and running, is the address right, does a firewall let us through?";
+    case SIMBA_EPERM:
+        return "Check the user, the password and what that user may do.";
+    case SIMBA_EURL:
+        return "simba-url(5) has the form of every URL and its options.";
+    default:
+        return NULL;
+    }
+}
+
 int cli_failure(const char *command, const simba_error *error)
 {
-    return cli_fail(command, cli_exit_code(error->code), "%s.",
-                    error->text[0] != '\0' ? error->text : simba_error_text(error->code));
+    const bool is_refused = error->code == SIMBA_EPERM;
+    return cli_fail(command, cli_exit_code(error->code), "%s.%s%s",
+                    error->text[0] != '\0' ? error->text : simba_error_text(error->code), is_refused ? " " : "",
+                    is_refused ? cli_advice(error->code) : "");
 }
 
 int cli_exit_code(int code)

@@ -93,24 +93,9 @@ static int measure(doctor *d, simba_client *client, simba_error *error)
     return code;
 }
 
-static const char *remedy_for(int code)
-{
-    switch (code) {
-    case SIMBA_EUNAVAILABLE:
-    case SIMBA_ETIMEDOUT:
-        return "Is it there and running, is the address right, does a firewall let us through?";
-    case SIMBA_EPERM:
-        return "Check the user, the password and what that user may do.";
-    case SIMBA_EURL:
-        return "simba-url(5) has the form of every URL and its options.";
-    default:
-        return NULL;
-    }
-}
-
 static int store_is_broken(doctor *d, const simba_error *error)
 {
-    find(d, SIMBA_VERDICT_BROKEN, "store", remedy_for(error->code), "%s.",
+    find(d, SIMBA_VERDICT_BROKEN, "store", cli_advice(error->code), "%s.",
          error->text[0] != '\0' ? error->text : simba_error_text(error->code));
     return error->code;
 }

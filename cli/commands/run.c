@@ -13,6 +13,7 @@
 #include "cli.h"
 #include "clock.h"
 #include "health/health.h"
+#include "refusal.h"
 
 #define COMMAND "run"
 #define CANCEL_AGAIN_MS 10
@@ -145,7 +146,7 @@ static void look(void *user, health_view *ret_view)
     if (w->locker == NULL)
         return;
     ret_view->id = simba_locker_id(w->locker);
-    ret_view->contends = true;
+    ret_view->contends = refusal_is_settled(w->client);
     ret_view->leads = true;
     ret_view->reserve_ms = w->reserve_ms;
     simba_locker_lease(w->locker, &ret_view->lease);

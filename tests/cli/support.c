@@ -295,6 +295,25 @@ int finish(process *p)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+void assert_all_refused(const char *url, int code, const char *words)
+{
+    const char *const commands[][7] = {
+        {"run", "--url", url, "m", "--", "true"},
+        {"elect", "--url", url, "m"},
+        {"schedule", "--url", url, "--every=1s", "m", "--", "true"},
+        {"watch", "--url", url, "m"},
+        {"list", "--url", url},
+    };
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        process p = start(commands[i]);
+        const int ended = finish(&p);
+        const char *said = err_of(&p);
+        if (ended != code || strstr(said, words) == NULL || strchr(said, '\n') != said + strlen(said) - 1)
+            fail_msg("simba %s --url %s: %d, %s", commands[i][0], url, ended, said);
+        assert_int_equal(lines_in(p.out_path), 0);
+    }
+}
+
 const char *out_of(const process *p)
 {
     return contents(p->out_path);

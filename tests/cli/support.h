@@ -69,6 +69,9 @@ const char *err_of(const process *p);
     })
 extern process last;
 
+/* Every command that would wait ends with this code by itself, and with one line that has these words in it. */
+void assert_all_refused(const char *url, int code, const char *words);
+
 /* The same on a terminal of its own, of 33 rows and 77 columns, or as many as are asked for. */
 typedef struct terminal {
     pid_t pid;
