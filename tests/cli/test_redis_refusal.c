@@ -107,6 +107,15 @@ static void a_refused_login_ends_a_command(void **state)
     }
 }
 
+/* The server says nothing to a hello of TLS. That may take a while, so it is found out when the time to connect is over. */
+static void no_tls(void **state)
+{
+    char url[96];
+    (void)state;
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?connect-timeout=200ms", redis.port);
+    assert_all_refused(url, 78, "give it TLS, or take that out of the URL");
+}
+
 /* It was never ready. */
 static void systemd_is_not_told_that_it_is_ready(void **state)
 {
@@ -190,10 +199,8 @@ static int stop_server(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_refused_login_ends_a_command),
-        TEST(systemd_is_not_told_that_it_is_ready),
-        TEST(a_later_refusal_is_unhealthy),
-        TEST(a_waiter_goes_on),
+        TEST(a_refused_login_ends_a_command), TEST(no_tls),           TEST(systemd_is_not_told_that_it_is_ready),
+        TEST(a_later_refusal_is_unhealthy),   TEST(a_waiter_goes_on),
     };
     helper_main(argc, argv);
     if (!server_has("redis-server")) {
