@@ -137,7 +137,7 @@ int cli_failure(const char *command, const simba_error *error);
 FILE *cli_open_file(const char *command, const char *path, const char *mode);
 bool cli_close_file(const char *command, FILE *file, const char *path);
 /* What to do about an error of the opened store, as a sentence; NULL: its text says it. */
-const char *cli_advice(int code);
+const char *cli_advice(const simba_error *error);
 /* The exit code that matches an error of the library. */
 int cli_exit_code(int code);
 

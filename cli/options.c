@@ -91,9 +91,26 @@ int cli_usage_error(const char *command, const char *format, ...)
                     command != NULL ? " " : "");
 }
 
-const char *cli_advice(int code)
+/* Nobody has to reach a file, nor to log in there. */
+static const char *advice_about_file(const simba_error *error)
 {
-    switch (code) {
+    if (error->code == SIMBA_EPERM)
+        return "Check who may write to the file and its folder.";
+    if (error->code == SIMBA_ETIMEDOUT || strstr(error->text, "locked by another process") != NULL)
+        return "`fuser` names the processes that have the file open.";
+    if (error->code == SIMBA_EUNAVAILABLE)
+        return "Are the file and its folder where the URL says, and is their disk well?";
+    return NULL;
+}
+
+const char *cli_advice(const simba_error *error)
+{
+    const bool is_full = strstr(error->text, "disk is full") != NULL || strstr(error->text, "No space left") != NULL;
+    if (error->code == SIMBA_EUNAVAILABLE && is_full)
+        return "Make room on the disk of the store.";
+    if (error->code != SIMBA_EURL && strstr(error->text, "sqlite: ") != NULL)
+        return advice_about_file(error);
+    switch (error->code) {
     case SIMBA_EUNAVAILABLE:
     case SIMBA_ETIMEDOUT:
         return "Is it there and running, is the address right, does a firewall let us through?";
@@ -111,7 +128,7 @@ int cli_failure(const char *command, const simba_error *error)
     const bool is_refused = error->code == SIMBA_EPERM;
     return cli_fail(command, cli_exit_code(error->code), "%s.%s%s",
                     error->text[0] != '\0' ? error->text : simba_error_text(error->code), is_refused ? " " : "",
-                    is_refused ? cli_advice(error->code) : "");
+                    is_refused ? cli_advice(error) : "");
 }
 
 int cli_exit_code(int code)

@@ -95,7 +95,7 @@ static int measure(doctor *d, simba_client *client, simba_error *error)
 
 static int store_is_broken(doctor *d, const simba_error *error)
 {
-    find(d, SIMBA_VERDICT_BROKEN, "store", cli_advice(error->code), "%s.",
+    find(d, SIMBA_VERDICT_BROKEN, "store", cli_advice(error), "%s.",
          error->text[0] != '\0' ? error->text : simba_error_text(error->code));
     return error->code;
 }

@@ -2,9 +2,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,6 +125,7 @@ static void doctor_finds_what_is_wrong(void **state)
     await_file(in_dir("frozen"));
     assert_int_equal(RUN("doctor"), 69);
     assert_non_null(strstr(out_of(&last), "broken"));
+    assert_non_null(strstr(out_of(&last), "`fuser` names the processes that have the file open."));
     end_process(freezer);
 }
 
@@ -140,6 +143,43 @@ static void doctor_explains_what_cannot_be_opened(void **state)
     assert_non_null(strstr(out_of(&last), "simba-url(5)"));
     assert_null(strstr(out_of(&last), "geheim"));
     assert_string_equal(err_of(&last), "");
+}
+
+/* A disk of its own over the folder "disk", which nobody else sees. Not everybody may have one. */
+static bool mount_disk(void)
+{
+    assert_int_equal(mkdir(in_dir("disk"), 0700), 0);
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", in_dir("disk"), "tmpfs", 0, "size=400k") == 0;
+}
+
+static void fill_disk(void)
+{
+    static const char bytes[4096];
+    const int fd = open(in_dir("disk/rest"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    while (write(fd, bytes, sizeof bytes) > 0)
+        ;
+    close(fd);
+}
+
+/* A file has neither an address nor a firewall before it. */
+static void doctor_knows_a_full_disk(void **state)
+{
+    char url[400];
+    (void)state;
+    if (!mount_disk())
+        skip();
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("disk/store.db"));
+    assert_int_equal(RUN("init", "--url", url), 0);
+    fill_disk();
+    for (int is_new = 0; is_new < 2; is_new++) {
+        assert_int_equal(RUN("doctor", "--url", url), 69);
+        assert_non_null(strstr(out_of(&last), "Make room on the disk of the store."));
+        assert_null(strstr(out_of(&last), "firewall"));
+        snprintf(url, sizeof url, "sqlite://%s", in_dir("disk/new.db"));
+    }
+    assert_int_equal(umount2(in_dir("disk"), MNT_DETACH), 0);
 }
 
 static void bench_prints_numbers(void **state)
@@ -281,6 +321,7 @@ int main(int argc, char **argv)
         TEST(init_makes_the_store),
         TEST(doctor_finds_what_is_wrong),
         TEST(doctor_explains_what_cannot_be_opened),
+        TEST(doctor_knows_a_full_disk),
         TEST(bench_prints_numbers),
         TEST(bench_and_tck_tidy_up),
         TEST(bench_reports_a_dead_store),
