@@ -182,6 +182,27 @@ static void doctor_knows_a_full_disk(void **state)
     assert_int_equal(umount2(in_dir("disk"), MNT_DETACH), 0);
 }
 
+/* A store whose module is not there: which package brings it. */
+static void a_missing_module_names_its_package(void **state)
+{
+    static const char *const stores[] = {"redis", "mysql", "postgresql", "zookeeper"};
+    (void)state;
+    setenv("SIMBA_MODULE_PATH", "/nowhere", 1);
+    for (size_t i = 0; i < COUNT_OF(stores); i++) {
+        char url[64];
+        char package[64];
+        snprintf(url, sizeof url, "%s://127.0.0.1:1/x", stores[i]);
+        snprintf(package, sizeof package, "Debian package simba-%s, ", stores[i]);
+        const int code = RUN("list", "--url", url);
+        if (code == 69 || strstr(err_of(&last), "was built without") != NULL)
+            continue; /* this build has it in the library, or not at all */
+        assert_int_equal(code, 78);
+        assert_non_null(strstr(err_of(&last), package));
+        assert_non_null(strstr(err_of(&last), " SIMBA_MODULE_PATH names."));
+    }
+    unsetenv("SIMBA_MODULE_PATH");
+}
+
 static void bench_prints_numbers(void **state)
 {
     (void)state;
@@ -322,6 +343,7 @@ int main(int argc, char **argv)
         TEST(doctor_finds_what_is_wrong),
         TEST(doctor_explains_what_cannot_be_opened),
         TEST(doctor_knows_a_full_disk),
+        TEST(a_missing_module_names_its_package),
         TEST(bench_prints_numbers),
         TEST(bench_and_tck_tidy_up),
         TEST(bench_reports_a_dead_store),
