@@ -91,7 +91,8 @@ static void print_metrics(FILE *out, const health_view *view)
     const char *const *names = view->mutex != NULL ? &view->mutex : NULL;
     const int length = simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, NULL, 0);
     char *text = length > 0 ? malloc((size_t)length + 1) : NULL;
-    if (text != NULL && simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, text, (size_t)length + 1) == length)
+    if (text != NULL &&
+        simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, text, (size_t)length + 1) == length)
         fputs(text, out);
     free(text);
     fprintf(out,
