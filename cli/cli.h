@@ -37,6 +37,7 @@ typedef struct cli_globals {
     const char *notify;            /* when to tell systemd that we are ready */
     bool quiet;                    /* the command prints its own messages in place of the library's warnings */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
+    bool only_looks;               /* the command must not create a store: an empty one hides a mistyped path */
     bool configured;               /* the configuration file was looked at */
     const char *config_used;       /* the one that names the store; NULL: none does */
     const char *password;          /* from there, for a URL without one */
@@ -51,6 +52,7 @@ typedef struct cli_command {
     const char *name;
     const char *help; /* one line; NULL: not for people, and not listed */
     cli_command_fn *run;
+    const char *purpose; /* of this command and those that follow it, as a heading; NULL: that of the one before it */
 } cli_command;
 
 /* The one table, in main.c; ends with a row without a name. */
@@ -134,6 +136,8 @@ int cli_failure(const char *command, const simba_error *error);
 /* fopen and fclose that print what is wrong; NULL and false then. */
 FILE *cli_open_file(const char *command, const char *path, const char *mode);
 bool cli_close_file(const char *command, FILE *file, const char *path);
+/* What to do about an error of the opened store, as a sentence; NULL: its text says it. */
+const char *cli_advice(const simba_error *error);
 /* The exit code that matches an error of the library. */
 int cli_exit_code(int code);
 
@@ -145,8 +149,11 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
 /* Parse the command line and open the store, for a command that has nothing to do in between and asks the store once. */
 int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client);
 /* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
- * at a terminal if the store covers only this host. */
+ * at a terminal who named no store whom the default one covers. */
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);
+/* Whom a store within one host keeps apart, in words, by the rights of its file. True: several users. */
+enum { CLI_USERS_MAX = 128 };
+bool cli_users(const char *url, char *text, size_t size);
 /* As cli_open, but if the library cannot open the store, the caller prints its message: then *ret_client is NULL. */
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client);
 /* Whether to show the library's warnings from now on, beginning with the last one that was not shown; with -v they

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "refusal.h"
 #include "say.h"
 
 enum {
@@ -76,6 +77,7 @@ static void take(void *user, const simba_log_record *record)
         add_event(record->message);
         return;
     }
+    refusal_note(record);
     pthread_mutex_lock(&journal.lock);
     const bool show = record->level <= journal.shown;
     if (show ? !is_repeated(record) : record->level == SIMBA_LOG_WARN) {
@@ -138,6 +140,8 @@ int journal_open(const char *command, const cli_globals *globals, simba_client_o
     journal.shown = options->log_level;
     if (globals->quiet)
         cli_show_warnings(false);
+    if (options->log_level < SIMBA_LOG_DEBUG)
+        options->log_level = SIMBA_LOG_DEBUG; /* refusals that the library has told before */
     if (globals->event_log != NULL)
         options->log_level = SIMBA_LOG_EVENT;
     return CLI_GO;

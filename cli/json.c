@@ -51,7 +51,7 @@ void json_token(FILE *stream, const uint64_t *token)
     json_text(stream, "token", token != NULL ? text : NULL);
 }
 
-static void json_span(FILE *stream, const char *name, int64_t ms)
+void json_span(FILE *stream, const char *name, int64_t ms)
 {
     if (ms == LEASE_UNKNOWN)
         fprintf(stream, ",\"%s\":null", name);

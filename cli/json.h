@@ -18,6 +18,9 @@ void json_text(FILE *stream, const char *name, const char *text);
 /* `"token":"7"`; null for NULL. Tokens are strings: JavaScript cannot count that far. */
 void json_token(FILE *stream, const uint64_t *token);
 
+/* A span as `,"NAME":…`; null for LEASE_UNKNOWN. */
+void json_span(FILE *stream, const char *name, int64_t ms);
+
 /* An owner at the store's time, as `"owner":…,"token":…,"held_ms":…,"ttl_left_ms":…,"transition_left_ms":…`; all
  * null if there is none; a value that the store does not know is null. */
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms);

@@ -26,6 +26,9 @@ typedef struct look {
     size_t count;
     look_names *names;
     bool truncated; /* some are left out */
+    /* Since the look before, this grant was taken away by us; "": none was. */
+    char forced[SIMBA_MUTEX_BYTES + 1];
+    uint64_t forced_token;
 } look;
 
 /* Ask the store for the mutexes that match the pattern (NULL: all), but for so many at most. Blocks until it has answered or the

@@ -1,8 +1,11 @@
 /* How commands open the store: one place that turns the global options into those of the library. */
 #include <errno.h>
+#include <inttypes.h>
+#include <pwd.h>
 #include <simba/backend.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -11,6 +14,12 @@
 #include "secret.h"
 
 static char *opened_url;
+
+static bool is_named(const cli_globals *globals)
+{
+    const char *variable = getenv("SIMBA_URL");
+    return globals->url != NULL || (variable != NULL && variable[0] != '\0');
+}
 
 int cli_url(const char *command, cli_globals *globals, char **ret_url)
 {
@@ -34,12 +43,30 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     return CLI_GO;
 }
 
+/* The default store needs no such check: nobody types its path. */
+static int refuse_missing(const char *command, const char *url)
+{
+    simba_url *parsed = NULL;
+    int code = CLI_GO;
+    if (url == NULL || simba_url_parse(url, NULL, &parsed) < 0)
+        return CLI_GO;
+    const char *path = simba_url_path(parsed);
+    if (strcmp(simba_url_scheme(parsed), "sqlite") == 0 && simba_url_authority(parsed)[0] == '\0' && path[0] == '/' &&
+        access(path, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        code = cli_fail(command, CLI_CONFIG, "there is no database %s; correct the URL, or make it by `simba init`.",
+                        path);
+    simba_url_free(parsed);
+    return code;
+}
+
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     char *url = NULL;
     *ret_client = NULL;
     int code = cli_url(command, globals, &url);
+    if (code == CLI_GO && globals->only_looks)
+        code = refuse_missing(command, url);
     if (code == CLI_GO)
         code = journal_open(command, globals, &options);
     if (code != CLI_GO) {
@@ -87,9 +114,46 @@ int cli_open_shared(const char *command, cli_globals *globals, simba_client **re
                 simba_client_url(*ret_client));
         return cli_close(*ret_client, CLI_CONFIG);
     }
-    if (settings.reach == SIMBA_REACH_HOST && globals->verbose == 0 && isatty(STDERR_FILENO) == 1)
-        cli_inform(command, "this store covers this host only: %s.", simba_client_url(*ret_client));
+    /* Whoever named the store has chosen it. */
+    if (settings.reach == SIMBA_REACH_HOST && !is_named(globals) && globals->verbose == 0 &&
+        isatty(STDERR_FILENO) == 1) {
+        char users[CLI_USERS_MAX];
+        cli_users(simba_client_url(*ret_client), users, sizeof users);
+        cli_inform(command, "no store was named; this one covers %s only: %s.", users, simba_client_url(*ret_client));
+    }
     return code;
+}
+
+/* Who cannot enter the folder cannot use the file. */
+static bool is_shared(const char *path, struct stat *ret_file)
+{
+    struct stat folder;
+    char *above = strdup(path);
+    char *slash = above != NULL ? strrchr(above, '/') : NULL;
+    if (slash != NULL)
+        slash[slash == above] = '\0';
+    const bool known = slash != NULL && stat(path, ret_file) == 0 && stat(above, &folder) == 0;
+    free(above);
+    return !known || ((ret_file->st_mode & 0020) != 0 && (folder.st_mode & 0010) != 0) ||
+           ((ret_file->st_mode & 0002) != 0 && (folder.st_mode & 0001) != 0);
+}
+
+bool cli_users(const char *url, char *text, size_t size)
+{
+    simba_url *parsed = NULL;
+    struct stat file;
+    const bool several = simba_url_parse(url, NULL, &parsed) < 0 || is_shared(simba_url_path(parsed), &file);
+    simba_url_free(parsed);
+    if (several) {
+        snprintf(text, size, "the users of this host who may write its file");
+        return true;
+    }
+    const struct passwd *owner = getpwuid(file.st_uid);
+    if (owner != NULL)
+        snprintf(text, size, "the processes of user %s on this host", owner->pw_name);
+    else
+        snprintf(text, size, "the processes of user %" PRIdMAX " on this host", (intmax_t)file.st_uid);
+    return false;
 }
 
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms)

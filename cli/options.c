@@ -91,10 +91,44 @@ int cli_usage_error(const char *command, const char *format, ...)
                     command != NULL ? " " : "");
 }
 
+/* Nobody has to reach a file, nor to log in there. */
+static const char *advice_about_file(const simba_error *error)
+{
+    if (error->code == SIMBA_EPERM)
+        return "Check who may write to the file and its folder.";
+    if (error->code == SIMBA_ETIMEDOUT || strstr(error->text, "locked by another process") != NULL)
+        return "`fuser` names the processes that have the file open.";
+    if (error->code == SIMBA_EUNAVAILABLE)
+        return "Are the file and its folder where the URL says, and is their disk well?";
+    return NULL;
+}
+
+const char *cli_advice(const simba_error *error)
+{
+    const bool is_full = strstr(error->text, "disk is full") != NULL || strstr(error->text, "No space left") != NULL;
+    if (error->code == SIMBA_EUNAVAILABLE && is_full)
+        return "Make room on the disk of the store.";
+    if (error->code != SIMBA_EURL && strstr(error->text, "sqlite: ") != NULL)
+        return advice_about_file(error);
+    switch (error->code) {
+    case SIMBA_EUNAVAILABLE:
+    case SIMBA_ETIMEDOUT:
+        return "Is it there and running, is the address right, does a firewall let us through?";
+    case SIMBA_EPERM:
+        return "Check the user, the password and what that user may do.";
+    case SIMBA_EURL:
+        return "simba-url(5) has the form of every URL and its options.";
+    default:
+        return NULL;
+    }
+}
+
 int cli_failure(const char *command, const simba_error *error)
 {
-    return cli_fail(command, cli_exit_code(error->code), "%s.",
-                    error->text[0] != '\0' ? error->text : simba_error_text(error->code));
+    const bool is_refused = error->code == SIMBA_EPERM;
+    return cli_fail(command, cli_exit_code(error->code), "%s.%s%s",
+                    error->text[0] != '\0' ? error->text : simba_error_text(error->code), is_refused ? " " : "",
+                    is_refused ? cli_advice(error) : "");
 }
 
 int cli_exit_code(int code)
@@ -130,6 +164,17 @@ static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
     return end != NULL && *end == '\0' && errno == 0 && number <= most;
 }
 
+/* On the command line a number without a unit counts seconds, as it does for flock, sleep and timeout. */
+static bool parse_duration(const char *text, int64_t *ret_ms)
+{
+    char seconds[32];
+    assert(text != NULL); /* the option takes an argument */
+    if (text[strspn(text, "0123456789.")] != '\0')
+        return simba_duration_parse(text, ret_ms) == 0;
+    const int length = snprintf(seconds, sizeof seconds, "%ss", text);
+    return length < (int)sizeof seconds && simba_duration_parse(seconds, ret_ms) == 0;
+}
+
 static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
     uint64_t code;
@@ -154,8 +199,8 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
             return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
         break;
     case CLI_DURATION:
-        if (simba_duration_parse(text, option->value) < 0)
-            return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 1.5s or 2m, not \"%s\"",
+        if (!parse_duration(text, option->value))
+            return cli_usage_error(syntax->command, "--%s wants a duration such as 5, 500ms, 1.5s or 2m, not \"%s\"",
                                    option->name, text);
         /* So that it can be counted in nanoseconds, from now on. */
         if (*(int64_t *)option->value > SIMBA_LEASE_MAX_MS)

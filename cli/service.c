@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "health/health.h"
+#include "refusal.h"
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
@@ -87,6 +88,27 @@ static void look_whether_it_leads(service *s)
     }
 }
 
+/* Nobody is asked before the initial delay of the URL is over. */
+static bool is_delayed(const service *s)
+{
+    return SIMBA_STATUS_STARTING ==
+           (s->scheduler != NULL ? simba_scheduler_status(s->scheduler) : simba_contender_status(s->contender));
+}
+
+/* A store that refuses from the first goes on to: end. Warnings are kept back until that is known, because a refusal is
+ * told as the reason for the end. */
+static void look_whether_refused(service *s)
+{
+    simba_error refusal;
+    if (s->exit_code == CLI_GO && refusal_is_final(s->client, &refusal)) {
+        s->exit_code = cli_failure(s->type->command, &refusal);
+    } else if (!s->settled && refusal_is_settled(s->client)) {
+        s->settled = true;
+        cli_take_warnings(NULL, NULL);
+        cli_show_warnings(true);
+    }
+}
+
 static void look(void *user, health_view *ret_view)
 {
     service *s = user;
@@ -95,7 +117,7 @@ static void look(void *user, health_view *ret_view)
     if (s->contender == NULL && s->scheduler == NULL)
         return;
     ret_view->id = s->scheduler != NULL ? simba_scheduler_id(s->scheduler) : simba_contender_id(s->contender);
-    ret_view->contends = true;
+    ret_view->contends = s->settled || is_delayed(s);
     ret_view->leads = s->leads;
     ret_view->reserve_ms = s->times.lead_ms;
     service_lease(s, &ret_view->lease);
@@ -126,6 +148,7 @@ static void listen_once(service *s)
     if (fds[0].revents != 0)
         simba_client_dispatch(s->client);
     look_whether_it_leads(s);
+    look_whether_refused(s);
     const int number = fds[1].revents != 0 ? signals_read(&s->signals) : 0;
     if (signals_is_ending(number))
         s->exit_code = CLI_OK;
@@ -182,6 +205,7 @@ int service_run(service *s)
     if (code != CLI_GO)
         return code;
     s->exit_code = CLI_GO;
+    s->globals->quiet = true;
     s->globals->dispatch = SIMBA_DISPATCH_FD;
     code = health_open(command, s->globals, look, s);
     if (code == CLI_GO)

@@ -40,6 +40,7 @@ struct service {
     waiting_words waiting;
     outage_words outage;
     bool leads;
+    bool settled;  /* the store has answered, or may yet */
     int exit_code; /* CLI_GO: go on */
 };
 

@@ -399,7 +399,8 @@ typedef struct simba_stats {
 SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
 
 /* Flags of simba_stats_write. */
-#define SIMBA_STATS_MORE 1u /* leave out the final "# EOF", so that the program can append metrics of its own */
+#define SIMBA_STATS_MORE 1u  /* leave out the final "# EOF", so that the program can append metrics of its own */
+#define SIMBA_STATS_MUTEX 2u /* the label is mutex="…": each client contends for one mutex, and `names` names those */
 
 /* Write statistics as OpenMetrics text, which Prometheus and others read. The media type of the text is
  * "application/openmetrics-text; version=1.0.0; charset=utf-8". A metric may occur only once in a text, so pass all
@@ -450,8 +451,9 @@ typedef struct simba_finding {
  * Errors: ENOTSUP (there is nothing to set up), and the store's errors. */
 SIMBA_API int simba_client_examine(simba_client *client, void (*found)(const simba_finding *finding, void *user),
                                    void *user, simba_error *err);
-/* Create the tables and columns that are missing in the store. Leaves existing ones as they are. Does nothing for a store
- * that needs none, or that creates them when it is opened. Blocks for one answer. */
+/* Create the tables and columns that are missing in the store. Leaves existing ones as they are; the files of a SQLite
+ * database get the mode and group of the URL. Does nothing for a store that needs none, or that creates them when it is
+ * opened. Blocks for one answer. */
 SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
 
 /* Take a mutex away from whoever owns it. The holder learns it (SIMBA_REASON_REVOKED) by push if the store can push that,
@@ -628,7 +630,8 @@ typedef struct simba_locker_options {
     /* 0: no such rule. Otherwise acquire returns SIMBA_ETOOSOON at once if an acquire under such a rule succeeded within
      * the last so many milliseconds, here or elsewhere, by the store's clock. The note of the mutex records the last
      * success, as it does for a schedule: see simba_schedule_read. simba_locker_note and _note_set read and write the
-     * rest of the note. Needs a store that keeps notes. */
+     * rest of the note. Acquire returns SIMBA_ESTATE if the note has the record of a schedule. Needs a store that keeps
+     * notes. */
     int64_t once_per_ms;
     /* 0: none. Otherwise nobody else gets the mutex for so many milliseconds after acquire. The client makes the lease at
      * least as long. If you release earlier, or the client closes, or the process dies, the lease stays until it ends by

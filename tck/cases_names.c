@@ -90,13 +90,8 @@ static void at_limit(tck *t)
     if (!is_refused_by_store(t, clients[0], wide))
         require_usable(t, clients, wide);
 
-    /* The whole name in characters of four bytes, so the lane as well. */
-    char widest[SIMBA_MUTEX_BYTES + 16] = "";
-    for (const char *digit = t->lane; *digit; digit++) {
-        const char digits[5] = {'\xF0', '\x9F', '\x98', (char)(0x80 + *digit % 0x40), '\0'};
-        strcat(widest, digits);
-    }
-    const char *full = fill(t, widest, strlen(t->lane), "\U0001F512", SIMBA_MUTEX_MAX);
+    char full[SIMBA_MUTEX_BYTES + 1];
+    tck_mutex_widest(t, full);
     TCK_REQUIRE(t, strlen(full) == SIMBA_MUTEX_BYTES);
     if (!is_refused_by_store(t, clients[0], full))
         require_usable(t, clients, full);

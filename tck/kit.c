@@ -87,10 +87,15 @@ int64_t tck_now_ns(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+bool tck_is_interrupted(const tck *t)
+{
+    return t->interrupted && *t->interrupted;
+}
+
 bool tck_pause(tck *t, int64_t deadline_ns)
 {
     const int64_t now = tck_now_ns();
-    if (now >= deadline_ns || t->failed || t->ending)
+    if (now >= deadline_ns || t->failed || t->ending || tck_is_interrupted(t))
         return false;
     const int64_t until = deadline_ns - now < GLANCE_NS ? deadline_ns : now + GLANCE_NS;
     const struct timespec at = {until / 1000000000, until % 1000000000};
@@ -333,6 +338,16 @@ const char *tck_mutex(tck *t, const char *suffix)
     char *name = tck_alloc(t, SIMBA_MUTEX_BYTES + 1);
     snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->lane, t->name, suffix ? "-" : "", suffix ? suffix : "");
     return name;
+}
+
+void tck_mutex_widest(const tck *t, char ret_name[SIMBA_MUTEX_BYTES + 1])
+{
+    char *end = ret_name;
+    for (const char *digit = t->lane; *digit; digit++, end += 4)
+        memcpy(end, (char[]){'\xF0', '\x9F', '\x98', (char)(0x80 + *digit % 0x40)}, 4);
+    for (; end < ret_name + SIMBA_MUTEX_BYTES; end += 4)
+        memcpy(end, "\U0001F512", 4);
+    *end = '\0';
 }
 
 /* --- begin and end of a case -------------------------------------------------------------------- */

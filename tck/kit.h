@@ -9,6 +9,7 @@
 #define TCK_KIT_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <simba.h>
 #include <simba/backend.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ struct tck {
     int64_t ttl_ms, transition_ms, patience_ms;
     FILE *out;
     bool verbose;
+    const volatile sig_atomic_t *interrupted;
     char lane[4]; /* a part of our mutexes' names that no other run has now, see tck.c */
 
     /* The case that runs now. */
@@ -121,8 +123,11 @@ void tck_unlock(tck *t);
 void tck_ring(tck *t); /* with or without the lock */
 int64_t tck_now_ns(void);
 
+/* Somebody wants the run to end. */
+bool tck_is_interrupted(const tck *t);
+
 /* With the lock held: wait for the bell, but only for a moment, because not everything rings it. False: the deadline
- * has passed, the case has failed, or it ends. */
+ * has passed, the case has failed, it ends, or the run is interrupted. */
 bool tck_pause(tck *t, int64_t deadline_ns);
 
 /* Wait until the condition, which is evaluated under the lock, holds. The value says whether it does. */
@@ -229,6 +234,8 @@ void tck_threads_join(tck *t);
 
 /* "tck-LANE-CASE" and, unless it is NULL, "-SUFFIX". */
 const char *tck_mutex(tck *t, const char *suffix);
+/* The name that has no "tck-": 66 characters of four bytes, so the lane as well. */
+void tck_mutex_widest(const tck *t, char ret_name[SIMBA_MUTEX_BYTES + 1]);
 
 /* --- for the runner ----------------------------------------------------------------------------- */
 

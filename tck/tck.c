@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <simba/tck.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "kit.h"
@@ -131,7 +132,7 @@ static void run_case(const tck_case *wanted, void *user)
 {
     struct run *run = user;
     tck *t = &run->kit;
-    if (!is_selected(wanted, run->only))
+    if (!is_selected(wanted, run->only) || tck_is_interrupted(t))
         return;
     run->number++;
 
@@ -147,7 +148,9 @@ static void run_case(const tck_case *wanted, void *user)
     tck_begin(t, wanted->name);
     wanted->run(t);
     tck_settle(t);
-    if (t->failed) {
+    if (tck_is_interrupted(t)) {
+        fprintf(t->out, "Bail out! interrupted in %s\n", wanted->name);
+    } else if (t->failed) {
         fprintf(t->out, "not ok %u - %s\n#   %s\n", run->number, wanted->name, t->failure);
         tck_probes_dump(t);
         tck_said_dump(t);
@@ -182,9 +185,9 @@ static int check_options(const simba_tck_options *options, simba_error *err)
 }
 
 /* --- lanes -----------------------------------------------------------------------------------------
- * A store keeps a row for every mutex that it has ever seen, and the kit uses more than a thousand. So that a second run
- * uses the same ones again, while two at the same time do not, a run has a lane, which is a part of its mutexes' names,
- * and holds the lane's own mutex until it is over. */
+ * A store keeps a row for every mutex that it has ever seen, and the kit uses more than a thousand. A run removes them. So that it
+ * removes none of a run at the same time, but all of a run that was killed, it has a lane, which is a part of its mutexes'
+ * names, and holds the lane's own mutex until it is over. */
 
 #define LANES 8
 
@@ -237,9 +240,65 @@ static int take_lane(tck *t, struct lane *lane, simba_error *err)
     return rc;
 }
 
-static void leave_lane(struct lane *lane)
+/* 1: the mutex is gone. 0: it was not there, and some stores do not take such a name at all. Otherwise the store's error. */
+static int forget(simba_client *client, const char *mutex, simba_error *err)
 {
+    int rc = simba_client_forget(client, mutex, err);
+    if (rc == SIMBA_ESTATE && simba_client_force_release(client, mutex, NULL) == 0)
+        rc = simba_client_forget(client, mutex, err); /* it was left by a run that was killed */
+    return rc == 0 ? 1 : rc == SIMBA_ENOTFOUND || rc == SIMBA_EINVAL ? 0 : rc;
+}
+
+static void gather(const simba_listing *listing, void *user)
+{
+    fwrite(listing->mutex, strlen(listing->mutex) + 1, 1, user);
+}
+
+/* Remove the mutexes of the lane. Returns how many there were, or the store's error. */
+static int forget_all(const tck *t, simba_client *client, simba_error *err)
+{
+    char pattern[16];
+    char *names = NULL;
+    size_t length = 0;
+    int count = 0;
+    FILE *to = open_memstream(&names, &length);
+    if (!to)
+        return fail(err, SIMBA_ENOMEM, "out of memory");
+    snprintf(pattern, sizeof pattern, "tck-%s-*", t->lane);
+    int rc = simba_client_list(client, pattern, gather, to, err);
+    fclose(to);
+    for (const char *name = names; rc >= 0 && name < names + length; name += strlen(name) + 1) {
+        rc = forget(client, name, err);
+        count += rc > 0;
+    }
+    free(names);
+    return rc < 0 ? rc : count;
+}
+
+static void tidy_up(const tck *t, simba_client *client)
+{
+    char widest[SIMBA_MUTEX_BYTES + 1];
+    simba_error err = {0};
+    tck_mutex_widest(t, widest);
+    int rc = forget(client, widest, &err);
+    /* Where mutexes are nodes of a tree, a node is shown when the last one below it is gone. */
+    for (int rounds = 0; rounds < 4 && rc >= 0; rounds++)
+        if ((rc = forget_all(t, client, &err)) == 0)
+            return;
+    if (rc < 0)
+        fprintf(t->out, "# mutexes of the kit stay in the store: %s\n", err.text);
+}
+
+static void leave_lane(const tck *t, struct lane *lane)
+{
+    char mutex[40];
+    const bool is_ours = lane->locker != NULL && (t->caps & SIMBA_CAP_NOTE) != 0;
+    if (is_ours)
+        tidy_up(t, lane->client);
     simba_locker_free(lane->locker);
+    snprintf(mutex, sizeof mutex, "tck-lane-%s", t->lane);
+    if (is_ours)
+        simba_client_forget(lane->client, mutex, NULL); /* unless another run has taken it already */
     simba_client_close(lane->client);
 }
 
@@ -281,21 +340,24 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     t->transition_ms = options->transition_ms;
     t->patience_ms = options->patience_ms;
     t->verbose = options->verbose;
+    t->interrupted = options->interrupted;
     rc = find_caps(url, err, &t->caps);
     if (rc == 0)
         rc = take_lane(t, &lane, err);
     if (rc == 0 && !start_watchdog(&run.dog, t))
         rc = fail(err, SIMBA_ESYSTEM, "cannot start a thread");
     if (rc < 0) {
-        leave_lane(&lane);
+        leave_lane(t, &lane);
         return rc;
     }
     fprintf(t->out, "1..%u\n", run.selected);
     each_case(run_case, &run);
     stop_watchdog(&run.dog);
-    leave_lane(&lane);
+    leave_lane(t, &lane);
     if (ret_result)
         *ret_result = run.result;
+    if (tck_is_interrupted(t))
+        return fail(err, SIMBA_ECANCELED, "the run was interrupted");
     return run.result.failed > 0;
 }
 

@@ -4,9 +4,11 @@
 
 #include "cli.h"
 #include "clock.h"
+#include "interrupt.h"
 
 #define COMMAND "bench"
 #define ROUNDS_MAX 200000
+#define OUR_MUTEX "simba-bench"
 
 static int measure(simba_locker *locker, int64_t until_ns, int64_t *rounds_ns, size_t *ret_count, simba_error *error)
 {
@@ -14,7 +16,7 @@ static int measure(simba_locker *locker, int64_t until_ns, int64_t *rounds_ns, s
     int code = 0;
     while (code == 0 && count < ROUNDS_MAX) {
         const int64_t start_ns = clock_boot_ns();
-        if (start_ns >= until_ns && count > 0)
+        if ((start_ns >= until_ns || interrupt_signal != 0) && count > 0)
             break;
         code = simba_locker_acquire(locker, 5000, error);
         if (code == 0)
@@ -43,6 +45,19 @@ static void print_result(const char *url, int64_t *rounds_ns, size_t count, int6
                url, rate, median_ms, late_ms, worst_ms);
 }
 
+static void ignore_row(const simba_listing *row, void *user)
+{
+    (void)row;
+    (void)user;
+}
+
+/* A store that is out of reach fails this at once, where a lock waits for it to come back. */
+static int reach(simba_client *client, const char *mutex, simba_error *error)
+{
+    const int code = simba_client_list(client, mutex, ignore_row, NULL, error);
+    return code == SIMBA_ENOTSUP ? 0 : code;
+}
+
 int cmd_bench(cli_globals *globals, int argc, char **argv)
 {
     int64_t for_ms = 3000;
@@ -54,8 +69,9 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "[MUTEX]",
-        .about = "Locks and unlocks a mutex (default \"simba-bench\") as fast as the store allows,\n"
-                 "on one thread, and prints how fast that was.",
+        .about = "Locks and unlocks a mutex as fast as the store allows, on one thread, and prints\n"
+                 "how fast that was. The default is \"" OUR_MUTEX "\", which it removes from the store\n"
+                 "at its end, also when it is interrupted.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL,
         .max_operands = 1,
@@ -69,17 +85,26 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_locker *locker = NULL;
     size_t count = 0;
+    const char *mutex = argc > 0 ? argv[0] : OUR_MUTEX;
     int64_t *rounds_ns = malloc(ROUNDS_MAX * sizeof *rounds_ns);
-    const int64_t start_ns = clock_boot_ns();
     options.id = globals->id;
+    interrupt_catch();
     if (rounds_ns != NULL)
-        error.code = simba_locker_new(client, argc > 0 ? argv[0] : "simba-bench", &options, &error, &locker);
+        error.code = simba_locker_new(client, mutex, &options, &error, &locker);
+    if (error.code == 0)
+        error.code = reach(client, mutex, &error);
+    const int64_t start_ns = clock_boot_ns();
     if (error.code == 0)
         error.code = measure(locker, start_ns + for_ms * 1000000, rounds_ns, &count, &error);
     if (error.code == 0)
         print_result(simba_client_url(client), rounds_ns, count, clock_boot_ns() - start_ns, json);
     free(rounds_ns);
-    const int code = cli_leave(error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error));
+    const int code = interrupt_code(error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error));
+    if (error.code != 0)
+        cli_leave(code);
     simba_locker_free(locker);
+    if (argc == 0 && error.code == 0)
+        simba_client_forget(client, OUR_MUTEX,
+                            NULL); /* it stays if another bench has it, or the store cannot remove it */
     return cli_close(client, code);
 }

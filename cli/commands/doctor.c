@@ -92,24 +92,9 @@ static int measure(doctor *d, simba_client *client, simba_error *error)
     return code;
 }
 
-static const char *remedy_for(int code)
-{
-    switch (code) {
-    case SIMBA_EUNAVAILABLE:
-    case SIMBA_ETIMEDOUT:
-        return "Is it there and running, is the address right, does a firewall let us through?";
-    case SIMBA_EPERM:
-        return "Check the user, the password and what that user may do.";
-    case SIMBA_EURL:
-        return "simba-url(5) has the form of every URL and its options.";
-    default:
-        return NULL;
-    }
-}
-
 static int store_is_broken(doctor *d, const simba_error *error)
 {
-    find(d, SIMBA_VERDICT_BROKEN, "store", remedy_for(error->code), "%s.",
+    find(d, SIMBA_VERDICT_BROKEN, "store", cli_advice(error), "%s.",
          error->text[0] != '\0' ? error->text : simba_error_text(error->code));
     return error->code;
 }
@@ -160,15 +145,20 @@ static void check_grace(doctor *d, simba_client *client, const char *longer)
 }
 
 /* A warning for people who are about to add a second machine. */
-static void check_reach(doctor *d, simba_reach reach)
+static void check_reach(doctor *d, simba_client *client, simba_reach reach)
 {
+    char users[CLI_USERS_MAX];
     switch (reach) {
     case SIMBA_REACH_PROCESS:
         find(d, SIMBA_VERDICT_WARNING, "reach", "For several processes use sqlite://, for several hosts a server.",
              "This store covers one process only: no other one sees its mutexes.");
         break;
     case SIMBA_REACH_HOST:
-        find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers this host only; several hosts need a server.");
+        if (cli_users(simba_client_url(client), users, sizeof users))
+            find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers %s; several hosts need a server.", users);
+        else
+            find(d, SIMBA_VERDICT_OK, "reach", NULL,
+                 "This store covers %s; several users need ?mode=0660 in its URL, several hosts a server.", users);
         break;
     case SIMBA_REACH_NETWORK:
         find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers all hosts that use the same server.");
@@ -222,7 +212,7 @@ static void check_settings(doctor *d, simba_client *client)
     simba_settings settings = SIMBA_SETTINGS_INIT;
     if (simba_client_settings(client, &settings) < 0)
         return;
-    check_reach(d, settings.reach);
+    check_reach(d, client, settings.reach);
     const int64_t needed_ms = shortest_ms(d, settings.reach);
     if (settings.session_ms > 0) {
         check_session(d, client, &settings, needed_ms);

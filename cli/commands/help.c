@@ -6,9 +6,10 @@
 static void print_overview(void)
 {
     printf("Usage: simba [OPTION...] COMMAND [ARGUMENT...]\n\n"
-           "Distributed mutexes and leader election over the store you already run.\n\n"
-           "Commands:\n");
+           "Distributed mutexes and leader election over the store you already run.\n\n");
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        if (command->purpose != NULL)
+            printf("%s:\n", command->purpose);
         if (command->help != NULL)
             printf("  %-10s %s\n", command->name, command->help);
     }
@@ -17,8 +18,9 @@ static void print_overview(void)
     printf("  -h, --help              Explain simba, or the command\n"
            "  -V, --version           Print the version\n\n"
            "Without --url: $SIMBA_URL, then the configuration file, then a SQLite file of yours.\n"
-           "Exit codes: 0 done, 1 failed, 64 usage, 69 store unreachable, 75 not obtained in time,\n"
-           "78 configuration, 79 leadership lost; `run` exits with its command's. See simba(1), simba-url(5).\n");
+           "Exit codes: 0 done, 1 failed, 64 usage, 65 note too long, 69 store unreachable, 71 system,\n"
+           "75 not obtained in time, 77 no permission, 78 configuration, 79 leadership lost;\n"
+           "`run` exits with its command's. See simba(1), simba-url(5).\n");
 }
 
 int cmd_help(cli_globals *globals, int argc, char **argv)

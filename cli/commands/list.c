@@ -59,6 +59,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         .max_operands = 1,
     };
     simba_client *client = NULL;
+    globals->only_looks = true;
     const int begun = cli_begin(&syntax, globals, &argc, argv, &client);
     if (begun != CLI_GO)
         return begun;

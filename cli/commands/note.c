@@ -131,6 +131,7 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
     if (!gets && json)
         return cli_usage_error(COMMAND, "--json is for get");
     globals->quiet = true; /* the command reports a failure itself, once */
+    globals->only_looks = gets;
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)

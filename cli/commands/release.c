@@ -78,6 +78,7 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "there is no terminal to ask at; if you are sure, say --yes");
 
     globals->quiet = true; /* the command reports a failure itself, once */
+    globals->only_looks = true;
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)

@@ -13,6 +13,7 @@
 #include "cli.h"
 #include "clock.h"
 #include "health/health.h"
+#include "refusal.h"
 
 #define COMMAND "run"
 #define CANCEL_AGAIN_MS 10
@@ -125,6 +126,8 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
             cli_inform(COMMAND, "not run: %s.", w->error.text);
         return wish->busy_code;
     }
+    if (code == SIMBA_ESTATE) /* what is recorded in the note forbids it */
+        return cli_fail(COMMAND, CLI_CONFIG, "%s.", w->error.text);
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &w->error);
     if (wish->wait_ms > 0)
@@ -143,7 +146,7 @@ static void look(void *user, health_view *ret_view)
     if (w->locker == NULL)
         return;
     ret_view->id = simba_locker_id(w->locker);
-    ret_view->contends = true;
+    ret_view->contends = refusal_is_settled(w->client);
     ret_view->leads = true;
     ret_view->reserve_ms = w->reserve_ms;
     simba_locker_lease(w->locker, &ret_view->lease);

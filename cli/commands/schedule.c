@@ -175,6 +175,25 @@ static const char *fault_of(const wish *w)
     return NULL;
 }
 
+/* The library judges cron expressions and time zones, when it makes a scheduler. One in memory finds such a mistake whether
+ * or not the store can be reached. */
+static int check_times(const simba_scheduler_options *options)
+{
+    simba_client_options apart = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_scheduler_options checked = *options;
+    simba_scheduler *scheduler = NULL;
+    simba_client *client = NULL;
+    simba_error error = {0, ""};
+    apart.dispatch = SIMBA_DISPATCH_FD; /* no thread may be there before the signals are blocked */
+    checked.work = work;
+    if (simba_client_open("memory://" COMMAND, &apart, NULL, &client) < 0)
+        return CLI_GO; /* the store's own client will find it */
+    const int code = simba_scheduler_new(client, COMMAND, &checked, &error, &scheduler);
+    simba_scheduler_free(scheduler);
+    simba_client_close(client);
+    return code == SIMBA_EINVAL || code == SIMBA_ENOTFOUND ? cli_usage_error(COMMAND, "%s", error.text) : CLI_GO;
+}
+
 static int choose(const wish *w, simba_scheduler_options *options)
 {
     const char *fault = fault_of(w);
@@ -190,7 +209,7 @@ static int choose(const wish *w, simba_scheduler_options *options)
     options->guarantee = w->at_least_once ? SIMBA_AT_LEAST_ONCE : SIMBA_AT_MOST_ONCE;
     if (w->catch_up != NULL && !read_catch_up(w->catch_up, options))
         return cli_usage_error(COMMAND, "--catch-up is once, skip, all or all:N, not \"%s\"", w->catch_up);
-    return CLI_GO;
+    return check_times(options);
 }
 
 int cmd_schedule(cli_globals *globals, int argc, char **argv)

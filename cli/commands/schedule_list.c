@@ -1,4 +1,5 @@
 /* `simba schedule --list`: prints the schedules of a store, as the notes of its mutexes record them. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,25 @@ static const char *result_of(const simba_schedule_info *info, char text[WHEN_SIZ
     return text;
 }
 
+/* "every 3600000" → "every 1h", as --every takes it; the words of cron stay as they are. */
+static const char *plan_of(const simba_schedule_info *info, char text[sizeof info->when])
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    size_t unit = 0;
+    int words = 0;
+    int64_t ms = 0;
+    if (sscanf(info->when, "every %n%" SCNd64, &words, &ms) != 1 &&
+        sscanf(info->when, "once per %n%" SCNd64, &words, &ms) != 1)
+        return info->when;
+    while (ms % units[unit].ms != 0)
+        unit++;
+    snprintf(text, sizeof info->when, "%.*s%" PRId64 "%s", words, info->when, ms / units[unit].ms, units[unit].name);
+    return text;
+}
+
 static void print_json(size_t number, const char *mutex, const simba_schedule_info *info)
 {
     fputs(number > 0 ? ",\n {" : "[{", stdout);
@@ -41,11 +61,13 @@ static void print_line(const term *t, size_t number, const char *mutex, const si
     char last[WHEN_SIZE];
     char next[WHEN_SIZE];
     char result[WHEN_SIZE];
+    char plan[sizeof info->when];
     if (number == 0)
         printf("%s%-24s  %-24s  %-12s  %-24s  WHEN%s\n", term_on(t, TERM_BOLD), "MUTEX", "LAST", "RESULT", "NEXT",
                term_off(t));
     printf("%-24s  %-24s  %-12s  %-24s  %s\n", simba__escape(mutex, name, sizeof name),
-           when_utc(info->begun_at_ms, last), result_of(info, result), when_utc(info->next_at_ms, next), info->when);
+           when_utc(info->begun_at_ms, last), result_of(info, result), when_utc(info->next_at_ms, next),
+           plan_of(info, plan));
 }
 
 static void print_all(const look *l, bool json)
@@ -72,6 +94,7 @@ int schedule_list(cli_globals *globals, const char *pattern, bool json)
 {
     simba_client *client = NULL;
     globals->quiet = true;
+    globals->only_looks = true;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)
         return opened;

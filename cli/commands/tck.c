@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "interrupt.h"
 
 int cmd_tck(cli_globals *globals, int argc, char **argv)
 {
@@ -17,8 +18,8 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
         .operands = "[URL]",
         .about = "Runs the conformance kit against a store and prints TAP. The kit opens clients\n"
                  "on the store, makes them compete, cuts them off, and checks that the promises\n"
-                 "hold. It uses mutexes whose names begin with \"tck-\", the same ones in every\n"
-                 "run, and leaves none of them owned. A slow store needs a longer --ttl and\n"
+                 "hold. It uses mutexes whose names begin with \"tck-\" and removes them at its end,\n"
+                 "also when it is interrupted. A slow store needs a longer --ttl and\n"
                  "--transition than the kit's 400ms.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
@@ -51,8 +52,12 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
     options.verbose = globals->verbose > 0;
     options.ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", options.ttl_ms);
     options.transition_ms = cli_duration(globals->transition_ms, url, "transition", options.transition_ms);
+    options.interrupted = &interrupt_signal;
+    interrupt_catch();
     const int code = simba_tck_run(url, &options, &error, &result);
     free(url);
+    if (interrupt_signal != 0)
+        return interrupt_code(CLI_FAILED);
     if (code == SIMBA_ENOTFOUND)
         return cli_usage_error("tck", "no case matches \"%s\"; `simba tck --list` names them", only);
     if (code < 0)

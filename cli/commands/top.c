@@ -74,7 +74,7 @@ static void draw_line(const term *t, term_style style, const char *line)
     fprintf(t->stream, "%s\n", term_off(t));
 }
 
-/* "12 mutexes, 3 owned   14:03:05" */
+/* "12 mutexes, 3 owned   14:03:05"; NULL: the store has never answered. */
 static void draw_summary(const term *t, const look *list, size_t first, size_t rows)
 {
     char clock[16] = "";
@@ -82,12 +82,13 @@ static void draw_summary(const term *t, const look *list, size_t first, size_t r
     const time_t now = time(NULL);
     struct tm local;
     size_t owned = 0;
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; list != NULL && i < list->count; i++)
         owned += simba_owner_has_owner(&list->rows[i].owner, list->store_ms);
     if (localtime_r(&now, &local) != NULL)
         strftime(clock, sizeof clock, "%H:%M:%S", &local);
-    const int length = snprintf(line, sizeof line, "%zu mutexes, %zu owned", list->count, owned);
-    if (list->count > rows)
+    const int length = list == NULL ? snprintf(line, sizeof line, "no answer from the store yet")
+                                    : snprintf(line, sizeof line, "%zu mutexes, %zu owned", list->count, owned);
+    if (list != NULL && list->count > rows)
         snprintf(line + length, sizeof line - (size_t)length, ", %zu to %zu shown", first + 1,
                  first + rows < list->count ? first + rows : list->count);
     term_cell(t, line, (int)t->width - 9);
@@ -117,7 +118,7 @@ static void draw_all(top *shown, const term *t)
     const size_t last = found->count > rows ? found->count - rows : 0;
     shown->page = rows;
     shown->first = shown->first < last ? shown->first : last;
-    draw_summary(t, found, shown->first, rows);
+    draw_summary(t, shown->found, shown->first, rows);
     if (failed)
         draw_error(t, shown->error, shown->found_ns);
     if (shown->warning != NULL)
@@ -294,6 +295,7 @@ int cmd_top(cli_globals *globals, int argc, char **argv)
     cli_signals signals;
     const bool draws = screen_is_possible();
     globals->quiet = true; /* the command reports a failure itself, once, or draws it */
+    globals->only_looks = true;
     int code = draws ? signals_open(COMMAND, &signals) : CLI_GO; /* before there are threads */
     if (code == CLI_GO)
         code = cli_open(COMMAND, globals, &t.client);

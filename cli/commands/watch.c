@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "json.h"
+#include "refusal.h"
 #include "signals.h"
 #include "term.h"
 #include "util/escape.h"
@@ -18,7 +19,8 @@
 typedef struct watcher {
     term t;
     bool json;
-    int width; /* of the longest name */
+    int width;     /* of the longest name */
+    bool answered; /* somebody's state is known */
 } watcher;
 
 static void format_now(char *text, size_t size, const char *format)
@@ -68,7 +70,8 @@ static void print_line(const watcher *w, const char *mutex, const simba_state *s
 
 static void on_changed(simba_observer *observer, const simba_state *state, void *user)
 {
-    const watcher *w = user;
+    watcher *w = user;
+    w->answered = true;
     if (w->json)
         print_json(simba_observer_mutex(observer), state);
     else
@@ -94,15 +97,25 @@ static int start_observers(simba_client *client, watcher *w, char **mutexes, siz
     return 0;
 }
 
-/* Until a signal ends it, or nobody reads. */
-static int listen(simba_client *client, const cli_signals *signals)
+/* Until a signal ends it, nobody reads, or the store refuses from the first. Warnings are kept back until it answers or
+ * cannot be reached, because a refusal is told as the reason for the end. */
+static int listen(simba_client *client, const watcher *w, const cli_signals *signals)
 {
+    simba_error refusal;
+    bool settled = false;
     struct pollfd fds[] = {{.fd = simba_client_fd(client), .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
     for (;;) {
         if (poll(fds, 2, -1) < 0)
             continue;
         if (fds[0].revents != 0)
             simba_client_dispatch(client);
+        if (!w->answered && refusal_of_reading(&refusal))
+            return cli_failure(COMMAND, &refusal);
+        if (!settled && (w->answered || refusal_is_settled(client))) {
+            settled = true;
+            cli_take_warnings(NULL, NULL);
+            cli_show_warnings(true);
+        }
         const int number = fds[1].revents != 0 ? signals_read(signals) : 0;
         if (signals_is_ending(number))
             return CLI_SIGNAL + number;
@@ -119,6 +132,8 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
     simba_client *client = NULL;
     simba_error error = {0, ""};
     globals->dispatch = SIMBA_DISPATCH_FD;
+    globals->only_looks = true;
+    globals->quiet = true;
     int code = cli_open(COMMAND, globals, &client);
     if (code != CLI_GO)
         return code;
@@ -130,7 +145,7 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
         error.code = SIMBA_ENOMEM;
     else
         start_observers(client, w, mutexes, count, observers, &error);
-    code = cli_leave(error.code == 0 ? listen(client, &signals) : cli_failure(COMMAND, &error));
+    code = cli_leave(error.code == 0 ? listen(client, w, &signals) : cli_failure(COMMAND, &error));
     for (size_t i = 0; observers != NULL && i < count; i++)
         simba_observer_free(observers[i]);
     free(observers);

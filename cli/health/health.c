@@ -3,6 +3,7 @@
 
 #include "health/listener.h"
 #include "health/notify.h"
+#include "refusal.h"
 
 static struct {
     health_look_fn look; /* NULL: closed */
@@ -14,6 +15,7 @@ static void look(health_view *ret_view)
     *ret_view = (health_view){.lease = SIMBA_LEASE_INIT};
     if (health.look != NULL)
         health.look(health.user, ret_view);
+    ret_view->refused = ret_view->client != NULL && refusal_is_there(ret_view->client, &ret_view->refusal);
 }
 
 int health_open(const char *command, const cli_globals *globals, health_look_fn look_fn, void *user)

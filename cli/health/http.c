@@ -88,11 +88,18 @@ static void print_metrics(FILE *out, const health_view *view)
     const simba_stats *const all[] = {&stats};
     if (view->client != NULL)
         simba_client_stats(view->client, &stats);
-    const int length = simba_stats_write(all, NULL, 1, 0, NULL, 0);
+    const char *const *names = view->mutex != NULL ? &view->mutex : NULL;
+    const int length = simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, NULL, 0);
     char *text = length > 0 ? malloc((size_t)length + 1) : NULL;
-    if (text != NULL && simba_stats_write(all, NULL, 1, 0, text, (size_t)length + 1) == length)
+    if (text != NULL &&
+        simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, text, (size_t)length + 1) == length)
         fputs(text, out);
     free(text);
+    fprintf(out,
+            "# TYPE simba_store_refuses gauge\n"
+            "# HELP simba_store_refuses Whether the store refuses this client, which waiting does not mend.\n"
+            "simba_store_refuses %d\n# EOF\n",
+            view->refused);
 }
 
 static const char *print_body(FILE *out, http_page page, const health_view *view)
@@ -105,8 +112,11 @@ static const char *print_body(FILE *out, http_page page, const health_view *view
         print_metrics(out, view);
         return "200 OK";
     case HTTP_HEALTH:
-        fputs("ok\n", out);
-        return "200 OK";
+        if (view->refused)
+            fprintf(out, "The store refuses: %s.\n", view->refusal.text);
+        else
+            fputs("ok\n", out);
+        return view->refused ? "503 Service Unavailable" : "200 OK";
     case HTTP_NOT_FOUND:
         fputs("There are /, /metrics and /healthz.\n", out);
         return "404 Not Found";

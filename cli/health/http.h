@@ -15,7 +15,7 @@ typedef enum http_page {
     HTTP_INCOMPLETE, /* there is more to come */
     HTTP_STATUS,     /* "/": 200 while this process leads, otherwise 503 */
     HTTP_METRICS,    /* "/metrics" */
-    HTTP_HEALTH,     /* "/healthz": the process is there, and its loop goes round */
+    HTTP_HEALTH,     /* "/healthz": the loop goes round, and the store does not refuse it; otherwise 503 */
     HTTP_NOT_FOUND,
     HTTP_NOT_ALLOWED, /* neither GET nor HEAD */
     HTTP_BAD,

@@ -14,6 +14,9 @@
 
 #define RENEWED_BY_MS 20 /* the end of a lease that is so much later was moved: clocks are read to the millisecond */
 
+/* How often to look whether the store has answered: a loop need not hear of that. */
+#define UNREADY_MS 100
+
 typedef enum readiness { READY_CONTENDING, READY_LEADING, READY_CHILD } readiness;
 
 static struct {
@@ -101,7 +104,11 @@ bool notify_is_wanted(void)
 
 int notify_pause_ms(void)
 {
-    if (notify.socket < 0 || notify.alive_us == 0)
+    if (notify.socket < 0)
+        return -1;
+    if (notify.when == READY_CONTENDING && !notify.ready)
+        return UNREADY_MS;
+    if (notify.alive_us == 0)
         return -1;
     const int64_t ms = notify.alive_us / 4000;
     return ms < 1 ? 1 : ms < 60000 ? (int)ms : 60000;
@@ -112,7 +119,12 @@ static void make_sentence(const health_view *view, char *sentence, size_t size)
     char mutex[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
     char owner[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
     simba__escape(view->mutex, mutex, sizeof mutex);
-    if (health_is_leader(view) && view->lease.overdue)
+    if (health_is_leader(view) && view->refused)
+        snprintf(sentence, size, "Leads %.200s, but the store refuses to renew its lease: %s.", mutex,
+                 view->refusal.text);
+    else if (view->refused)
+        snprintf(sentence, size, "Contends for %.200s, which the store refuses: %s.", mutex, view->refusal.text);
+    else if (health_is_leader(view) && view->lease.overdue)
         snprintf(sentence, size, "Leads %.200s, but cannot renew its lease.", mutex);
     else if (health_is_leader(view))
         snprintf(sentence, size, "Leads %.200s with token %" PRIu64 ".", mutex, view->lease.token);

@@ -33,6 +33,7 @@ const PAST = {
   released: (c) => c.before.id + " gave it back",
   expired: (c) => c.before.id + " was lost: its lease ran out",
   "handed-over": (c) => (c.before.id === c.after.id ? c.after.id + " acquired it anew" : c.before.id + " handed it over to " + c.after.id),
+  forced: (c) => c.before.id + " had it taken away" + (c.after ? "; " + c.after.id + " took over" : ""),
   "failed-over": (c) => c.before.id + " was lost; " + c.after.id + " took over",
 };
 
@@ -205,8 +206,15 @@ function theme() {
 function viewOf() {
   const to = Date.now();
   const until = model.isStale() ? to - Math.min(model.ageMs(), Number($("span").value)) : to;
-  const knownFrom = model.store && model.store.watched_since ? Date.parse(model.store.watched_since) : to;
-  return { from: to - Number($("span").value), to, until, knownFrom, outages: model.outages, style: theme() };
+  return { from: to - Number($("span").value), to, until, outages: model.outages, style: theme() };
+}
+
+// Draws the holders of a mutex; returns them.
+function drawLine(canvas, mutex, view) {
+  const knownFrom = Math.min(view.to, model.knownFrom(mutex));
+  const spans = holders(model.rows.get(mutex), model.changes.get(mutex), view.until, knownFrom);
+  draw(canvas, spans, { ...view, knownFrom });
+  return spans;
 }
 
 function describe(spans) {
@@ -218,9 +226,7 @@ function drawLines(force) {
   const view = viewOf();
   for (const parts of pool) {
     if (parts.row.hidden || (!force && parts.lineAt > performance.now() - 900)) continue;
-    const row = model.rows.get(parts.mutex);
-    const spans = holders(row, model.changes.get(parts.mutex), view.until);
-    draw(parts.canvas, spans, view);
+    const spans = drawLine(parts.canvas, parts.mutex, view);
     parts.canvas.setAttribute("aria-label", "Timeline: " + describe(spans.filter((s) => s.to > view.from)));
     parts.lineAt = performance.now();
   }
@@ -253,7 +259,7 @@ function drawStatus() {
   const status = $("status");
   status.dataset.is = stale ? "bad" : "good";
   put(status, model.linkLostAt !== null ? "disconnected" : !store || store.since === null ? "connecting" : !store.answers ? "store does not answer" : stale ? "slow" : "live");
-  document.title = (stale ? "⚠ " : "") + "simba";
+  document.title = (stale ? "⚠ " : "") + (openName === null ? "" : openName + " – ") + "simba";
 }
 
 // --- details -------------------------------------------------------------------------------------------
@@ -309,7 +315,7 @@ function drawDetail() {
   const facts = $("detail-facts");
   const frozen = row && model.isStale() ? row.seenAt : now;
   facts.replaceChildren();
-  if (!row) fact(facts, "State", "the store does not have it any more");
+  if (!row) fact(facts, "State", changes.length ? "the store does not have it any more" : "the store has no such mutex");
   else if (row.owner === null) fact(facts, "Owner", "free");
   else {
     fact(facts, "Owner", row.owner);
@@ -320,9 +326,7 @@ function drawDetail() {
   if (row) fact(facts, "Waiting", lineOf(row));
   if (row && row.note) fact(facts, "Note", row.note).className = "note";
   if (row) fetchSchedule(row);
-  const view = viewOf();
-  const spans = holders(row, changes, view.until);
-  draw($("detail-line"), spans, view);
+  const spans = drawLine($("detail-line"), openName, viewOf());
   $("detail-line").setAttribute("aria-label", "Timeline: " + describe(spans));
   $("detail-release").hidden = !(model.canRelease && row && row.owner !== null);
   const key = changes.length + "/" + (changes.length ? changes[changes.length - 1].at : 0);
@@ -335,20 +339,42 @@ function drawDetail() {
   put($("detail-more"), changes.length ? "" : "Nothing has changed since simba serve was started.");
 }
 
+// The details of a mutex have an address of their own: #mutex=NAME.
+const ADDRESS = "#mutex=";
+
+function addressed() {
+  if (!location.hash.startsWith(ADDRESS)) return null;
+  try {
+    return decodeURIComponent(location.hash.slice(ADDRESS.length)) || null;
+  } catch {
+    return null; // somebody has typed it
+  }
+}
+
+function showAddressed() {
+  const mutex = addressed();
+  if (mutex === null) $("detail").close();
+  else if (mutex !== openName) openDetail(mutex);
+}
+
 function openDetail(mutex) {
   openName = mutex;
+  if (addressed() !== mutex) history.pushState(null, "", ADDRESS + encodeURIComponent(mutex));
   scheduleOf.row = null;
   drawSchedule(null);
   put($("detail-name"), mutex);
   $("detail-history").dataset.key = "";
-  $("detail").showModal();
+  if (!$("detail").open) $("detail").showModal();
   drawDetail();
+  drawStatus();
 }
 
 $("detail-close").addEventListener("click", () => $("detail").close());
 $("detail").addEventListener("click", (event) => event.target === $("detail") && $("detail").close());
 $("detail").addEventListener("close", () => {
   openName = null;
+  if (addressed() !== null) history.pushState(null, "", location.pathname);
+  drawStatus();
   focusRow(focused);
 });
 $("detail-release").addEventListener("click", async () => {
@@ -478,6 +504,7 @@ addEventListener("resize", () => {
   refresh();
 });
 document.addEventListener("visibilitychange", tick);
+addEventListener("popstate", () => !$("main").hidden && showAddressed());
 
 // --- beginning ------------------------------------------------------------------------------------------------
 
@@ -491,6 +518,7 @@ async function begin() {
     drawAxis();
     refresh();
     drawStatus();
+    showAddressed();
     await model.follow();
   } catch (error) {
     $("main").hidden = true;

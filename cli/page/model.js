@@ -2,12 +2,16 @@
 
 export class Refused extends Error {}
 
+const CHANGES_MAX = 5000; // that simba serve sends at once
+const CHANGES_PER_MUTEX = 128; // as many as simba serve keeps
+
 export class Model {
   constructor(tell) {
     this.tell = tell; // called with "rows", "change", "store" or "link" when one of them is new
     this.token = sessionStorage.getItem("simba-token") || "";
     this.rows = new Map();
     this.changes = new Map(); // by mutex, oldest first
+    this.completeFrom = 0; // from then on no mutex lacks a change, but those of which there were too many
     this.outages = []; // {from, to}: when nothing was known; to is null while it lasts
     this.store = null;
     this.canRelease = false;
@@ -29,12 +33,13 @@ export class Model {
   }
 
   async load() {
-    const [list, past] = await Promise.all([this.get("/api/v1/mutexes"), this.get("/api/v1/history")]);
+    const [list, past] = await Promise.all([this.get("/api/v1/mutexes"), this.get("/api/v1/history?limit=" + CHANGES_MAX)]);
     this.revision = list.revision;
     this.canRelease = list.can_release;
     this.rows.clear();
     this.changes.clear();
     this.outages = [];
+    this.completeFrom = past.history.length < CHANGES_MAX ? 0 : Date.parse(past.history[0].at);
     past.history.forEach((change) => this.takeChange(change));
     this.takeRows(list.mutexes);
     this.takeStore(list.store);
@@ -64,17 +69,29 @@ export class Model {
     if (this.outages.length > 500) this.outages.shift();
     if (change.kind === "store-back" && this.outages.length) this.outages[this.outages.length - 1].to = at;
     if (change.mutex === null) return;
-    const item = { at, kind: change.kind, before: change.before, after: change.after };
+    const item = { at, kind: change.kind, before: change.before, after: change.after, held_ms: change.held_ms };
     const list = this.changes.get(change.mutex);
     if (list) {
       list.push(item);
-      if (list.length > 128) list.shift();
+      if (list.length > CHANGES_PER_MUTEX) list.shift();
     } else {
       this.changes.set(change.mutex, [item]);
-      if (this.changes.size > 20000) this.changes.delete(this.changes.keys().next().value);
+      if (this.changes.size > 20000) {
+        const [first, dropped] = this.changes.entries().next().value;
+        this.completeFrom = Math.max(this.completeFrom, lastAt(dropped));
+        this.changes.delete(first);
+      }
     }
     const row = this.rows.get(change.mutex);
     if (row) row.changedAt = at;
+  }
+
+  // Since when every change of a mutex is known; Infinity: nothing is.
+  knownFrom(mutex) {
+    if (!this.store || !this.store.watched_since) return Infinity;
+    const list = this.changes.get(mutex);
+    const isCut = list && list.length >= CHANGES_PER_MUTEX;
+    return Math.max(Date.parse(this.store.watched_since), this.completeFrom, isCut ? list[0].at : 0);
   }
 
   takeStore(store) {

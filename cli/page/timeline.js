@@ -15,17 +15,19 @@ export function colourOf(owner) {
   return (dark.matches ? DARK : LIGHT)[hash(owner) % LIGHT.length];
 }
 
-// The holders of a mutex as {from, to, owner, lost}, oldest first. `lost`: its lease ran out.
-export function holders(row, changes, now) {
+// The holders of a mutex as {from, to, owner, lost}, oldest first. `lost`: its lease ran out. `changes` are all that there were
+// since `knownFrom`. The first holder may have begun earlier; if the store does not say when, it is drawn from `knownFrom` on.
+export function holders(row, changes, now, knownFrom) {
   const spans = [];
   let open = null;
   for (const change of changes || []) {
-    const before = open || (change.before ? { from: -Infinity, owner: change.before.id } : null);
+    const from = change.held_ms === null ? Math.min(knownFrom, change.at) : change.at - change.held_ms;
+    const before = open || (change.before ? { from, owner: change.before.id } : null);
     if (before) spans.push({ ...before, to: change.at, lost: change.kind === "expired" || change.kind === "failed-over" });
     open = change.after ? { from: change.at, owner: change.after.id } : null;
   }
   if (!open && row && row.owner !== null && !(changes && changes.length))
-    open = { from: row.held_ms === null ? -Infinity : now - row.held_ms - (performance.now() - row.seenAt), owner: row.owner };
+    open = { from: row.held_ms === null ? knownFrom : now - row.held_ms - (performance.now() - row.seenAt), owner: row.owner };
   if (open) spans.push({ ...open, to: now, lost: false });
   return spans;
 }
@@ -65,7 +67,7 @@ export function draw(canvas, spans, view) {
   context.fillStyle = style.track;
   context.fillRect(0, height - 1, width, 1);
   // Before somebody looked, nobody knows more than since when the holder has had it.
-  const firstKnown = Math.min(view.knownFrom, spans.length && spans[0].from > -Infinity ? spans[0].from : Infinity);
+  const firstKnown = Math.min(view.knownFrom, spans.length ? spans[0].from : Infinity);
   hatch(context, 0, 3, x(firstKnown) - 2, height - 7, style.track);
   const top = 3;
   const tall = height - 6;

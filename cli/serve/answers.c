@@ -102,6 +102,7 @@ void answer_change(FILE *to, const answers *a, const table_change *change)
     json_text(to, "mutex", change->row != NULL ? change->row->mutex : NULL);
     put_holder(to, "before", &change->before);
     put_holder(to, "after", &change->after);
+    json_span(to, "held_ms", change->held_ms);
     fputc('}', to);
 }
 

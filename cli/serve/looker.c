@@ -2,8 +2,11 @@
 #include "looker.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,14 +20,17 @@ struct looker {
     pthread_cond_t changed;
     bool is_watched;
     bool is_ending;
-    look *latest;
+    look *latest;           /* not yet taken */
     release_order *ordered; /* to be done */
     release_order *done;
 };
 
+/* No look is left out: a change that is seen in two steps is not the same as one. */
 static void hand_over(looker *k, look *l)
 {
     pthread_mutex_lock(&k->lock);
+    while (k->latest != NULL && !k->is_ending)
+        pthread_cond_wait(&k->changed, &k->lock);
     look *unseen = k->latest;
     k->latest = l;
     pthread_mutex_unlock(&k->lock);
@@ -32,14 +38,46 @@ static void hand_over(looker *k, look *l)
     eventfd_write(k->fd, 1);
 }
 
-/* Called and returns with the lock held. */
+static const simba_owner *owner_in(const look *l, const char *mutex)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (strcmp(l->rows[i].mutex, mutex) == 0)
+            return simba_owner_has_owner(&l->rows[i].owner, l->store_ms) ? &l->rows[i].owner : NULL;
+    return NULL;
+}
+
+/* 0: the order means the grant that is in force. */
+static int check_order(release_order *order, const look *l, const simba_owner *owner)
+{
+    char held[sizeof order->token];
+    memcpy(order->error.text, l->error, sizeof order->error.text);
+    if (l->code < 0 || order->token[0] == '\0')
+        return l->code;
+    if (owner == NULL)
+        return SIMBA_ENOTFOUND;
+    snprintf(held, sizeof held, "%" PRIu64, owner->token);
+    return strcmp(held, order->token) == 0 ? 0 : SIMBA_ESTATE;
+}
+
+/* The store is asked first: what was seen last may be seconds old, and the history has to know from whom the mutex was taken.
+ * Called and returns with the lock held. */
 static void carry_out(looker *k)
 {
     release_order *order = k->ordered;
     pthread_mutex_unlock(&k->lock);
-    order->code = simba_client_force_release(k->client, order->mutex, &order->error);
-    look *l = look_at(k->client, NULL, LOOKER_ROWS_MAX); /* so that the client that asked for the change sees it */
-    hand_over(k, l);
+    look *before = look_at(k->client, NULL, LOOKER_ROWS_MAX);
+    const simba_owner *owner = owner_in(before, order->mutex);
+    const uint64_t token = owner != NULL ? owner->token : 0;
+    order->code = check_order(order, before, owner);
+    hand_over(k, before);
+    if (order->code == 0)
+        order->code = simba_client_force_release(k->client, order->mutex, &order->error);
+    look *after = look_at(k->client, NULL, LOOKER_ROWS_MAX); /* so that the client that asked for the change sees it */
+    if (order->code == 0) {
+        memcpy(after->forced, order->mutex, sizeof after->forced);
+        after->forced_token = token;
+    }
+    hand_over(k, after);
     pthread_mutex_lock(&k->lock);
     k->ordered = NULL;
     k->done = order;
@@ -135,6 +173,7 @@ look *looker_take(looker *k)
     pthread_mutex_lock(&k->lock);
     look *l = k->latest;
     k->latest = NULL;
+    pthread_cond_signal(&k->changed);
     pthread_mutex_unlock(&k->lock);
     return l;
 }
@@ -164,8 +203,9 @@ bool looker_release(looker *k, release_order *order)
 release_order *looker_released(looker *k)
 {
     pthread_mutex_lock(&k->lock);
-    release_order *order = k->done;
-    k->done = NULL;
+    release_order *order = k->latest == NULL ? k->done : NULL; /* first the look after it is taken */
+    if (order != NULL)
+        k->done = NULL;
     pthread_mutex_unlock(&k->lock);
     return order;
 }

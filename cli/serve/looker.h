@@ -15,7 +15,9 @@ typedef struct looker looker;
 /* A forced release that somebody waits for. */
 typedef struct release_order {
     char mutex[SIMBA_MUTEX_BYTES + 1];
-    int code; /* when it is done */
+    char token[24]; /* of the grant that is meant; "": whichever is in force */
+    /* When it is done: */
+    int code; /* SIMBA_ENOTFOUND: nobody owns it; SIMBA_ESTATE: another grant than the one that was meant is in force */
     simba_error error;
     void *user;
 } release_order;
@@ -27,7 +29,7 @@ void looker_stop(looker *k);
 
 /* Readable when there is something to take. */
 int looker_fd(const looker *k);
-/* The latest look; NULL: none since the last call. look_free() it. */
+/* The next look; NULL: there is no new one. The thread looks no further until this one is taken. look_free() it. */
 look *looker_take(looker *k);
 
 /* Somebody watches now, or nobody does. */

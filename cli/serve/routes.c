@@ -264,39 +264,33 @@ static enum MHD_Result released(visitor *v)
     const release_order *order = &v->order;
     if (order->code == SIMBA_ENOTFOUND)
         return http_refuse(v, MHD_HTTP_NOT_FOUND, "nobody owns this mutex");
+    if (order->code == SIMBA_ESTATE)
+        return http_refuse(v, MHD_HTTP_CONFLICT, "the mutex is held under another token by now");
     if (order->code < 0)
-        return http_refuse(v, MHD_HTTP_BAD_GATEWAY,
+        return http_refuse(v, order->code == SIMBA_EINVAL ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_BAD_GATEWAY,
                            order->error.text[0] != '\0' ? order->error.text : simba_error_text(order->code));
     cli_inform(SERVE_COMMAND, "%s was taken away from its owner, as asked for by HTTP.", order->mutex);
     const table_row *row = table_find(&v->of->table, order->mutex);
     return row != NULL ? one(v, order->mutex) : health(v);
 }
 
-/* The grant that was meant, if the request says which, has to be the one that is known to be held. */
-static bool is_meant(const visitor *v, const table_row *row)
-{
-    const char *token = parameter(v, "token");
-    char held[24];
-    snprintf(held, sizeof held, "%" PRIu64, row->owner.token);
-    return token == NULL || strcmp(token, held) == 0;
-}
-
 static enum MHD_Result release(visitor *v)
 {
     const char *mutex = parameter(v, "mutex");
-    const table_row *row = mutex != NULL ? table_find(&v->of->table, mutex) : NULL;
+    const char *token = parameter(v, "token");
     if (!v->of->options->allow_release)
         return http_refuse(v, MHD_HTTP_FORBIDDEN, "simba serve was started without --allow-release");
     const access_request request = who(v);
     const access_verdict verdict = access_to_change(&v->of->rules, &request);
     if (verdict != ACCESS_GRANTED)
         return turn_away(v, verdict);
-    if (row == NULL || !row->is_owned)
-        return http_refuse(v, MHD_HTTP_NOT_FOUND, "nobody owns such a mutex");
-    if (!is_meant(v, row))
-        return http_refuse(v, MHD_HTTP_CONFLICT, "the mutex is held under another token by now");
     v->order = (release_order){.user = v};
+    if (mutex == NULL || mutex[0] == '\0' || strlen(mutex) >= sizeof v->order.mutex)
+        return http_refuse(v, MHD_HTTP_BAD_REQUEST, "mutex wants the name of one");
+    if (token != NULL && (token[0] == '\0' || strlen(token) >= sizeof v->order.token))
+        return http_refuse(v, MHD_HTTP_BAD_REQUEST, "token wants the number of a grant");
     snprintf(v->order.mutex, sizeof v->order.mutex, "%s", mutex);
+    snprintf(v->order.token, sizeof v->order.token, "%s", token != NULL ? token : "");
     if (!looker_release(v->of->asking, &v->order))
         return http_refuse(v, MHD_HTTP_SERVICE_UNAVAILABLE, "another release is in progress");
     v->state = VISITOR_RELEASES;

@@ -13,6 +13,7 @@
 #include "address.h"
 #include "clock.h"
 #include "http.h"
+#include "refusal.h"
 #include "signals.h"
 
 /* --- where it listens ----------------------------------------------------------------------------------- */
@@ -65,15 +66,20 @@ static void say_store(const table *t, bool answered)
         cli_inform(SERVE_COMMAND, "the store answers.");
 }
 
-static void take_look(server *s)
+/* A store that refuses from the first goes on to: then returns the exit code, otherwise CLI_GO. */
+static int take_look(server *s)
 {
     look *l = looker_take(s->asking);
     const bool answered = s->table.answers || s->table.since_ms == 0;
-    if (l != NULL) {
+    int code = CLI_GO;
+    if (l != NULL && l->code < 0 && !s->table.was_answered && !refusal_may_pass(l->code)) {
+        code = look_failure(SERVE_COMMAND, l);
+    } else if (l != NULL) {
         table_apply(&s->table, l);
         say_store(&s->table, answered);
     }
     look_free(l);
+    return code;
 }
 
 static int go_round(server *s, const cli_signals *signals)
@@ -90,14 +96,13 @@ static int go_round(server *s, const cli_signals *signals)
         else if (signals_is_ending(number))
             return CLI_OK;
     }
-    if (fds[1].revents != 0)
-        take_look(s);
+    const int code = fds[1].revents != 0 ? take_look(s) : CLI_GO;
     http_wake(s);
     const int64_t now_ms = clock_read_ms(CLOCK_MONOTONIC);
     http_sweep(s, now_ms);
     looker_watch(s->asking, s->about.streams > 0 || now_ms < s->watched_until_ms);
     http_run(s);
-    return CLI_GO;
+    return code;
 }
 
 static int serve(server *s, const cli_signals *signals, listener *where)
@@ -160,6 +165,7 @@ int serve_run(cli_globals *globals, const serve_options *options)
     if (code == CLI_GO)
         code = check_access(options, &where);
     globals->quiet = true; /* that the store does not answer is said here */
+    globals->only_looks = true;
     if (code == CLI_GO)
         code = cli_open(SERVE_COMMAND, globals, &client);
     if (code != CLI_GO)

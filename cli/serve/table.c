@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lease.h"
-
 const char *table_kind_name(table_kind kind)
 {
 #define TABLE_KIND_NAME(name, text) text,
@@ -43,7 +41,8 @@ static table_change *add_change(table *t, table_row *row, table_kind kind, int64
 {
     make_room(t, row);
     table_change *change = cli_alloc(sizeof *change);
-    *change = (table_change){.row = row, .revision = ++t->revision, .kind = kind, .at_ms = at_ms};
+    *change =
+        (table_change){.row = row, .revision = ++t->revision, .kind = kind, .at_ms = at_ms, .held_ms = LEASE_UNKNOWN};
     TAILQ_INSERT_TAIL(&t->changes, change, in_all);
     t->change_count++;
     t->counts[kind]++;
@@ -154,6 +153,16 @@ static bool had_ended(const simba_owner *owner, int64_t store_ms)
     return owner->transition_at_ms > 0 && owner->transition_at_ms <= store_ms;
 }
 
+/* How long this owner had had the mutex at a moment since the last look. */
+static int64_t held_until(const comparison *c, const simba_owner *owner, int64_t at_ms)
+{
+    int64_t held_ms;
+    const int64_t ago_ms = c->now->wall_ms - at_ms;
+    if (owner->acquired_at_ms <= 0 || __builtin_sub_overflow(c->now->store_ms, owner->acquired_at_ms, &held_ms))
+        return LEASE_UNKNOWN;
+    return held_ms > ago_ms ? held_ms - ago_ms : 0;
+}
+
 static void note_change(const comparison *c, table_row *row, const simba_owner *after, bool is_owned)
 {
     const simba_owner *before = &row->owner;
@@ -170,9 +179,12 @@ static void note_change(const comparison *c, table_row *row, const simba_owner *
     } else {
         kind = TABLE_RELEASED;
     }
+    if (row->is_owned && before->token == c->now->forced_token && strcmp(row->mutex, c->now->forced) == 0)
+        kind = TABLE_FORCED;
     table_change *change = add_change(c->t, row, kind, at_ms);
     change->before = *before;
     change->after = *after;
+    change->held_ms = held_until(c, before, at_ms);
 }
 
 static bool is_unchanged(const comparison *c, const table_row *row, const look_row *found)

@@ -9,6 +9,7 @@
 
 #include <sys/queue.h>
 
+#include "lease.h"
 #include "look.h"
 #include "runs.h"
 
@@ -21,6 +22,7 @@ enum { TABLE_CHANGES_MAX = 16384, TABLE_CHANGES_PER_MUTEX = 128 };
     X(EXPIRED, "expired")         /* its lease ran out, and nobody has it */                                           \
     X(HANDED_OVER, "handed-over") /* another has it, or the same by a new grant, before the lease was over */          \
     X(FAILED_OVER, "failed-over") /* another has it after the lease ran out */                                         \
+    X(FORCED, "forced")           /* taken away by a client of this process; another may have it */                    \
     X(STORE_LOST, "store-lost")   /* the store did not answer; until it is back nothing is known */                    \
     X(STORE_BACK, "store-back")
 
@@ -43,6 +45,7 @@ typedef struct table_change {
     table_kind kind;
     int64_t at_ms; /* since the epoch; never before the look at which it was still otherwise */
     simba_owner before, after;
+    int64_t held_ms; /* how long `before` had had it; LEASE_UNKNOWN: nobody had, or the store does not say since when */
 } table_change;
 
 typedef TAILQ_HEAD(table_changes, table_change) table_changes;

@@ -54,7 +54,7 @@
  * SIMBA_ENOTSUP and a text that says that `simba init` makes room.
  *
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
- *   PREPARE        creates what is missing in the store and leaves alone what exists.
+ *   PREPARE        creates what is missing in the store and leaves alone what exists, but for rights that the URL names.
  *
  * Sessions (SIMBA_CAP_SESSION). A grant belongs to the session that made it: a grant that an earlier session left under the
  * same nonce is not MINE. When a session ends, the store fails every request that is still outstanding. A session that was

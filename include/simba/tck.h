@@ -3,12 +3,13 @@
  * It opens clients on the URL, makes them compete, cuts them off from the store, loses replies, and checks that the
  * promises hold. It needs no test framework and writes TAP. The store may hold other data, and up to eight kits may run on
  * it at once: each run has a lane of its own, and the names of its mutexes begin with "tck-" and the number of the lane.
- * (One name is different: it consists of 66 characters of four bytes.) A run leaves no mutex owned. Stores that keep a row
- * of every mutex keep those of the kit, about 1,150; a later run uses them again. If a case hangs in the library for ten
- * times the patience, the kit ends the process with "Bail out!" and the name of the case. */
+ * (One name is different: it consists of 66 characters of four bytes.) At its end a run removes its mutexes from the store, also
+ * those of an earlier run that was killed. If a case hangs in the library for ten times the patience, the kit ends the
+ * process with "Bail out!" and the name of the case. */
 #ifndef SIMBA_TCK_H
 #define SIMBA_TCK_H
 
+#include <signal.h>
 #include <simba.h>
 #include <stdio.h>
 
@@ -25,11 +26,13 @@ typedef struct simba_tck_options {
     int64_t patience_ms;   /* how long to wait for an event; default 20,000, at least 8 * (ttl + transition) */
     bool verbose;          /* also print the library's log, as TAP comments */
     const char *except;    /* shell pattern of cases to skip, because they cannot pass here; NULL: none */
+    const volatile sig_atomic_t
+        *interrupted; /* once it is not 0, the run ends early, after having tidied up; NULL: never */
 } simba_tck_options;
 
 #define SIMBA_TCK_OPTIONS_INIT                                                                                         \
     {                                                                                                                  \
-        sizeof(simba_tck_options), NULL, NULL, 400, 400, 20000, false, NULL                                            \
+        sizeof(simba_tck_options), NULL, NULL, 400, 400, 20000, false, NULL, NULL                                      \
     }
 
 typedef struct simba_tck_result {
@@ -38,7 +41,7 @@ typedef struct simba_tck_result {
 
 /* Run the conformance kit against a store. `url` NULL: $SIMBA_URL. Returns 0 when no case failed, 1 when one did, and a
  * negative code with a sentence in `err` when the kit itself could not run: SIMBA_ENOTFOUND if `only` matches no case,
- * SIMBA_ETIMEDOUT if eight kits already run on the store. `options` and `ret_result` may be NULL. */
+ * SIMBA_ETIMEDOUT if eight kits already run on the store, SIMBA_ECANCELED if it was interrupted. `options` and `ret_result` may be NULL. */
 SIMBA_API int simba_tck_run(const char *url, const simba_tck_options *options, simba_error *err,
                             simba_tck_result *ret_result);
 

@@ -29,7 +29,7 @@ _simba_offers() {
     WHEN) echo contending leading child ;;
     LIST) echo handover kill pause cut stall deaf mute delay ;;
     URL) simba list --url x:// 2>&1 | grep -oE '[a-z]+://' ;;
-    COMMAND) simba --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' ;;
+    COMMAND) simba --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' ;;
     esac
 }
 

@@ -8,6 +8,18 @@
 #include "util/error.h"
 #include "util/saturate.h"
 
+static const char once[] = "once per ";
+
+/* A scheduler would take the place of our record for a new schedule, and begin anew. */
+static int refuse_schedule(const char *mutex, const simba__record *record, simba_error *err)
+{
+    if (strncmp(record->spec, once, strlen(once)) == 0)
+        return 0;
+    return simba__fail(err, SIMBA_ESTATE,
+                       "%s has a schedule (%.60s), whose record a run once per period would replace; use another mutex",
+                       mutex, record->spec);
+}
+
 /* If the store's clock went back, the wait becomes longer: nobody can know whether the period is over. */
 static int judge(const char *mutex, const simba__record *record, int64_t once_per_ms, int64_t now_ms, simba_error *err)
 {
@@ -31,6 +43,9 @@ static int look(simba__candidate *candidate, int64_t once_per_ms, simba__note_ca
     const int size = simba__record_read(call->note.bytes, call->note.length, err, ret_record);
     if (size < 0)
         return simba__wrap(err, size, "%s", mutex);
+    rc = size > 0 ? refuse_schedule(mutex, ret_record, err) : 0;
+    if (rc < 0)
+        return rc;
     rc = judge(mutex, ret_record, once_per_ms, call->note.now_ms, err);
     return rc < 0 ? rc : size;
 }
@@ -55,7 +70,7 @@ int simba__once_begin(simba__candidate *candidate, int64_t once_per_ms, simba_er
     record.state = SIMBA__RUN_BEGUN;
     record.due_ms = record.begun_ms = record.through_ms = call.note.now_ms;
     record.missed = record.tries = 0;
-    snprintf(record.spec, sizeof record.spec, "once per %" PRId64, once_per_ms);
+    snprintf(record.spec, sizeof record.spec, "%s%" PRId64, once, once_per_ms);
     const size_t size = simba__record_write(&record, text);
     memcpy(note, text, size);
     const size_t rest = call.note.length - (size_t)old_size;
@@ -64,5 +79,6 @@ int simba__once_begin(simba__candidate *candidate, int64_t once_per_ms, simba_er
                            "%s: its note of %zu bytes leaves no room for when it was begun: shorten it",
                            candidate->handle.watch->mutex, rest);
     memcpy(note + size, call.note.bytes + old_size, rest);
-    return simba__note_finish(candidate->handle.client, &call, simba__note_write(&call, candidate, note, size + rest), err);
+    return simba__note_finish(candidate->handle.client, &call, simba__note_write(&call, candidate, note, size + rest),
+                              err);
 }

@@ -88,14 +88,20 @@ static void put_value(text *out, const char *value)
     }
 }
 
-static void put_labels(text *out, const char *client, const char *label, const char *value)
+typedef struct series {
+    const char *name;
+    const char *key;   /* "client" or "mutex" */
+    const char *owner; /* the value of that label; NULL: no such label */
+} series;
+
+static void put_labels(text *out, const series *of, const char *label, const char *value)
 {
-    if (!client && !label)
+    if (!of->owner && !label)
         return;
     put(out, "{");
-    if (client) {
-        put(out, "client=\"");
-        put_value(out, client);
+    if (of->owner) {
+        put(out, "%s=\"", of->key);
+        put_value(out, of->owner);
         put(out, label ? "\"," : "\"");
     }
     if (label)
@@ -105,15 +111,10 @@ static void put_labels(text *out, const char *client, const char *label, const c
 
 /* --- samples -------------------------------------------------------------------------------------- */
 
-typedef struct series {
-    const char *name;
-    const char *client; /* NULL: no such label */
-} series;
-
 static void put_name(text *out, const series *of, const char *suffix, const char *label, const char *value)
 {
     put(out, "%s%s", of->name, suffix);
-    put_labels(out, of->client, label, value);
+    put_labels(out, of, label, value);
 }
 
 static void put_count(text *out, const series *of, const char *suffix, const char *label, const char *value,
@@ -166,9 +167,9 @@ static void put_histogram(text *out, const series *of, const simba_histogram *hi
     put_seconds(out, of, "_sum", histogram->sum_ns);
 }
 
-static void put_samples(text *out, const metric *shown, const char *client, const void *member)
+static void put_samples(text *out, const metric *shown, const char *key, const char *owner, const void *member)
 {
-    const series of = {shown->name, client};
+    const series of = {shown->name, key, owner};
     switch (shown->kind) {
     case COUNTER:
         put_count(out, &of, "_total", NULL, NULL, *(const uint64_t *)member);
@@ -216,7 +217,7 @@ static bool is_named_twice(const char *const *names, size_t count)
 
 static bool are_valid(const simba_stats *const *stats, const char *const *names, size_t count, unsigned flags)
 {
-    if (!stats || count == 0 || (flags & ~SIMBA_STATS_MORE) != 0 || (!names && count != 1))
+    if (!stats || count == 0 || (flags & ~(SIMBA_STATS_MORE | SIMBA_STATS_MUTEX)) != 0 || (!names && count != 1))
         return false;
     for (size_t i = 0; i < count; i++)
         if (!stats[i] || !simba__sized_possible(stats[i]) || (names && !names[i]))
@@ -230,13 +231,14 @@ int simba_stats_write(const simba_stats *const *stats, const char *const *names,
     if (!are_valid(stats, names, count, flags) || (!ret_text && size > 0))
         return SIMBA_EINVAL;
     text out = {.size = size};
+    const char *key = flags & SIMBA_STATS_MUTEX ? "mutex" : "client";
     out.start = ret_text;
     for (size_t i = 0; i < COUNT_OF(metrics); i++) {
         const metric *shown = &metrics[i];
         put_header(&out, shown);
         for (size_t k = 0; k < count; k++)
             if (shown->at + shown->size <= stats[k]->size) /* programs of an older header have less */
-                put_samples(&out, shown, names ? names[k] : NULL, (const char *)stats[k] + shown->at);
+                put_samples(&out, shown, key, names ? names[k] : NULL, (const char *)stats[k] + shown->at);
     }
     if (!(flags & SIMBA_STATS_MORE))
         put(&out, "# EOF\n");

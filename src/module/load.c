@@ -58,9 +58,10 @@ int simba__module_load(const char *name, const char *packages, simba_error *err,
     char path[4200];
     if (!locate(name, path, sizeof path))
         return simba__fail(err, SIMBA_ENOTBUILT,
-                           "the %s store is a module of its own, %s.so, which is not installed: it belongs into the "
-                           "folder " SIMBA__MODULE_FOLDER " beside libsimba.so, or one that SIMBA_MODULE_PATH names",
-                           name, name);
+                           "the %s store is a module of its own, %s.so, which is not installed: install simba's Debian "
+                           "package simba-%s, or put it into the folder " SIMBA__MODULE_FOLDER
+                           " beside libsimba.so, or into one that SIMBA_MODULE_PATH names",
+                           name, name, name);
     /* It stays loaded for ever: its thread destructors and fork handlers must stay callable. */
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!object)

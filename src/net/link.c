@@ -48,6 +48,7 @@ static void let_go(simba__link *link)
     link->wire.length = link->out.length = 0;
     link->wire.failed = link->out.failed = false;
     link->refused = 0;
+    link->heard = link->asks_plainly = false;
 }
 
 static int64_t backoff_ns(simba__link *link)
@@ -97,6 +98,15 @@ static void fail_lost(simba__link *link, const char *why)
     simba__link_fail(link, SIMBA_EUNAVAILABLE, "%s %s: connection lost: %s", link->all->kind, link->at.where, why);
 }
 
+/* Waiting does not mend that. */
+static void fail_plain(simba__link *link)
+{
+    simba__link_fail(link, SIMBA_ESTORE,
+                     "%s %s: the server does not speak TLS at this port; give it TLS, or take that out of the URL if "
+                     "nobody can listen on the way",
+                     link->all->kind, link->at.where);
+}
+
 /* --- reading -------------------------------------------------------------------------------------- */
 
 static void come_up(simba__link *link);
@@ -127,9 +137,21 @@ static void take_records(simba__link *link)
     }
 }
 
+/* The types of TLS's records. No line of text begins so. */
+static bool is_tls(char first)
+{
+    return first >= 20 && first <= 24;
+}
+
 static void take_bytes(simba__link *link, const char *data, size_t length)
 {
-    if (!link->tls) {
+    const bool is_first = !link->heard;
+    link->heard = true;
+    if (is_first && !is_tls(data[0]) && (link->asks_plainly || link->tls)) {
+        fail_plain(link);
+    } else if (link->asks_plainly) {
+        fail_to_connect(link, "no answer by TLS"); /* in time: an alert is one */
+    } else if (!link->tls) {
         link->events->bytes(link, data, length);
     } else if (simba__tls_feed(link->tls, data, length)) {
         take_records(link);
@@ -231,8 +253,22 @@ static void come_up(simba__link *link)
     simba__link_flush(link);
 }
 
+/* The answer need not be right: whatever is not TLS tells. */
+static void ask_plainly(simba__link *link)
+{
+    const size_t length = strlen(link->all->hello);
+    link->socket.ready = on_talk;
+    if (send(link->socket.fd, link->all->hello, length, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)length ||
+        link->host->io_change(link->host, &link->socket, TALKS) < 0)
+        fail_to_connect(link, "no answer");
+}
+
 static void begin_to_talk(simba__link *link)
 {
+    if (link->asks_plainly) {
+        ask_plainly(link);
+        return;
+    }
     if (link->all->tls)
         link->tls = simba__tls_new(link->all->tls, link->at.host);
     link->socket.ready = on_talk;
@@ -384,12 +420,27 @@ void simba__link_found(simba__link *link)
 
 /* --- lifetime ------------------------------------------------------------------------------------- */
 
+/* The server took the connection, and has not said a word of TLS until the time was over. It may be frozen; or it does not
+ * speak TLS, and waits for the end of what it takes for a command. A word without TLS tells. It has nothing secret in it. */
+static void doubt_tls(simba__link *link, simba_local now)
+{
+    enum { PATIENCE_MS = 300 };
+    let_go(link);
+    link->asks_plainly = true;
+    link->refused = begin(link);
+    link->host->timer_set(link->host, &link->timer,
+                          (simba_local){now.ns + (link->refused ? 0 : PATIENCE_MS * SIMBA__NS_PER_MS)});
+}
+
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__link *link = (simba__link *)(void *)((char *)timer - offsetof(simba__link, timer));
     switch (link->state) {
     case SIMBA__LINK_CONNECTING:
-        fail_to_connect(link, link->refused ? strerror(link->refused) : "no answer");
+        if (link->tls && !link->heard && link->all->hello)
+            doubt_tls(link, now);
+        else
+            fail_to_connect(link, link->refused ? strerror(link->refused) : "no answer");
         break;
     case SIMBA__LINK_UP:
         link->events->tick(link, now);

@@ -18,6 +18,7 @@ struct simba__links {
     simba_host *host;
     const char *kind;        /* of server, for messages */
     simba__tls_context *tls; /* NULL: plain */
+    const char *hello;       /* what a server of this kind answers at once if it speaks no TLS; with `tls` */
     unsigned lookups;        /* of names, under way */
     /* A lookup has ended. */
     void (*looked_up)(simba__links *all);
@@ -57,6 +58,8 @@ struct simba__link {
     int refused;          /* the system's error when it made no socket; the timer reports it */
     simba_io socket;      /* fd is -1: there is none */
     simba__tls *tls;      /* NULL: plain, or not connected */
+    bool heard;           /* the server has said something since the link was connected */
+    bool asks_plainly;    /* whether the server, which was silent by TLS, speaks without */
     simba__buffer wire;   /* on its way to the socket */
     unsigned failures;    /* in a row; the owner resets it when the server has answered properly */
     unsigned hurries;     /* attempts in a row that were cut short for another one; reset likewise */

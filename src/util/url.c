@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/error.h"
+#include "util/guess.h"
 #include "util/mem.h"
 #include "util/text.h"
 
@@ -248,20 +249,39 @@ static bool listed(const char *const *list, const char *key)
     return false;
 }
 
+/* The names that fit, whole; false: there are more. */
+static bool join_keys(const char *const *const lists[2], char *known, size_t size)
+{
+    size_t length = 0;
+    known[0] = '\0';
+    for (size_t l = 0; l < 2; l++)
+        for (const char *const *key = lists[l]; key && *key; key++) {
+            if (length + strlen(*key) + sizeof ", " > size)
+                return false;
+            length += (size_t)snprintf(known + length, size - length, "%s%s", length ? ", " : "", *key);
+        }
+    return true;
+}
+
 int simba__url_check_keys(const simba_url *url, const char *const *common, const char *const *own, simba_error *err)
 {
+    const char *const *lists[] = {common, own};
     for (size_t i = 0; i < url->queries; i++) {
-        if (listed(common, url->query[i].key) || listed(own, url->query[i].key))
+        const char *given = url->query[i].key;
+        simba__guess meant = {0};
+        char known[120]; /* with the rest of the message, what an error has room for */
+        if (listed(common, given) || listed(own, given))
             continue;
-        char known[160];
-        size_t length = 0;
-        const char *const *lists[] = {common, own};
-        known[0] = '\0';
         for (size_t l = 0; l < 2; l++)
-            for (const char *const *key = lists[l]; key && *key && length < sizeof known; key++)
-                length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", *key);
-        return simba__fail(err, SIMBA_EURL, "%s:// does not know the setting \"%.*s\"; it knows %s", url->scheme,
-                           simba__text_cut(url->query[i].key, 40), url->query[i].key, known);
+            for (const char *const *key = lists[l]; key && *key; key++)
+                simba__guess_offer(&meant, given, strlen(given), *key);
+        const int shown = simba__text_cut(given, 40);
+        if (meant.name)
+            return simba__fail(err, SIMBA_EURL, "%s:// does not know the setting \"%.*s\" (did you mean \"%s\"?)",
+                               url->scheme, shown, given, meant.name);
+        const bool all = join_keys(lists, known, sizeof known);
+        return simba__fail(err, SIMBA_EURL, "%s:// does not know the setting \"%.*s\"; it knows %s%s", url->scheme,
+                           shown, given, known, all ? "" : " and those in simba-url(5)");
     }
     return 0;
 }

@@ -173,7 +173,7 @@ static void no_way_without_tls(void **state)
             fake_mysql_start(&fake);
             const simba_error error = try_at(&fake, ways[i]);
             fake_mysql_stop(&fake);
-            assert_int_equal(error.code, SIMBA_EPERM);
+            assert_int_equal(error.code, SIMBA_ESTORE);
             assert_in(error.text, "TLS");
             assert_int_equal(fake_mysql_heard_size(&fake), 0);
         }
@@ -187,8 +187,8 @@ static void server_without_tls(void **state)
     snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes&tls=yes&verify=no", mariadb.port);
     open_at(&a, url);
     const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
-    assert_int_equal(error.code, SIMBA_EPERM);
-    assert_in(error.text, "TLS");
+    assert_int_equal(error.code, SIMBA_ESTORE);
+    assert_in(error.text, "give it TLS, or take that out of the URL");
     testhost_close(&a);
     open_at(&a, mysql_url);
     assert_mine(acquire(&a, "mails", "me", 1));

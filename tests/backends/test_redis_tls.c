@@ -124,7 +124,11 @@ static void mixed_up(void **state)
     char url[96];
     (void)state;
     open_tls(&redis, "localhost", with_ca("&connect-timeout=300ms"));
-    assert_fails(SIMBA_EUNAVAILABLE, "no answer"); /* the server waits for the end of a line that does not come */
+    assert_fails(SIMBA_ESTORE, "the server does not speak TLS at this port"); /* though it says nothing to a hello */
+    server_signal(&redis, SIGSTOP);
+    open_tls(&redis, "localhost", with_ca("&connect-timeout=300ms"));
+    assert_fails(SIMBA_EUNAVAILABLE, "no answer"); /* nobody knows what it speaks */
+    server_signal(&redis, SIGCONT);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", secure.port);
     open_at(&a, url);
     assert_fails(SIMBA_EUNAVAILABLE, "redis 127.0.0.1");

@@ -128,6 +128,11 @@ int test_setup(void **state)
     return setenv("SIMBA_URL", url, 1);
 }
 
+int test_setup_with_store(void **state)
+{
+    return test_setup(state) == 0 && RUN("init") == 0 ? 0 : -1;
+}
+
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
 {
     (void)info;
@@ -288,6 +293,25 @@ int finish(process *p)
     assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
     forget(p->pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+void assert_all_refused(const char *url, int code, const char *words)
+{
+    const char *const commands[][7] = {
+        {"run", "--url", url, "m", "--", "true"},
+        {"elect", "--url", url, "m"},
+        {"schedule", "--url", url, "--every=1s", "m", "--", "true"},
+        {"watch", "--url", url, "m"},
+        {"list", "--url", url},
+    };
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        process p = start(commands[i]);
+        const int ended = finish(&p);
+        const char *said = err_of(&p);
+        if (ended != code || strstr(said, words) == NULL || strchr(said, '\n') != said + strlen(said) - 1)
+            fail_msg("simba %s --url %s: %d, %s", commands[i][0], url, ended, said);
+        assert_int_equal(lines_in(p.out_path), 0);
+    }
 }
 
 const char *out_of(const process *p)

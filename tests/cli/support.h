@@ -28,6 +28,9 @@ extern const char *helper;
 /* A test with a fresh directory, and SIMBA_URL naming a store in it with a lease of one second and one more. */
 #define TEST(function) cmocka_unit_test_setup_teardown(function, test_setup, test_teardown)
 int test_setup(void **state);
+/* The same with a store that has been made, for commands that only look. */
+#define TEST_WITH_STORE(function) cmocka_unit_test_setup_teardown(function, test_setup_with_store, test_teardown)
+int test_setup_with_store(void **state);
 int test_teardown(void **state);
 
 /* The same store with another ttl and transition than a second each: room for a busy machine to act before a lease ends. */
@@ -65,6 +68,9 @@ const char *err_of(const process *p);
         finish(&last);                                                                                                 \
     })
 extern process last;
+
+/* Every command that would wait ends with this code by itself, and with one line that has these words in it. */
+void assert_all_refused(const char *url, int code, const char *words);
 
 /* The same on a terminal of its own, of 33 rows and 77 columns, or as many as are asked for. */
 typedef struct terminal {

@@ -180,6 +180,7 @@ static void exposed_passwords_are_said(void **state)
     (void)state;
     configure("simba.sqlite.url = sqlite://%s\n");
     chmod(file, 0644);
+    assert_int_equal(RUN("--config", file, "init"), 0);
     assert_int_equal(RUN("--config", file, "list"), 0);
     assert_string_equal(err_of(&last), "");
     configure("simba.redis.url = redis://:hush@127.0.0.1:1\n");

@@ -209,13 +209,62 @@ static void release_asks(void **state)
     assert_int_equal(finish(&one), 0);
 }
 
+/* As long as the store has not answered, nobody knows how many mutexes there are. */
+static void top_counts_only_what_it_knows(void **state)
+{
+    (void)state;
+    terminal t = START_ON_TERMINAL("top", "--url", "redis://127.0.0.1:1");
+    await_shown(&t, "no answer from the store yet");
+    await_shown(&t, "cannot connect");
+    assert_int_equal(write(t.fd, "q", 1), 1);
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_null(strstr(t.text, "0 mutexes"));
+}
+
+/* Whoever only looks makes no store: an empty one would hide that its path is mistyped. */
+static void looking_makes_no_store(void **state)
+{
+    (void)state;
+    char url[500];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1s", in_dir("stoer.db"));
+    const char *const commands[][5] = {
+        {"list"},
+        {"top"},
+        {"watch", "m"},
+        {"serve", "--listen", "0"},
+        {"note", "get", "m"},
+        {"schedule", "--list"},
+        {"forget", "m"},
+        {"release", "--force", "--yes", "m"},
+    };
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        const char *const *c = commands[i];
+        assert_int_equal(RUN("--url", url, c[0], c[1], c[2], c[3]), 78);
+        assert_non_null(strstr(err_of(&last), "there is no database"));
+        assert_non_null(strstr(err_of(&last), "stoer.db; correct the URL, or make it by `simba init`."));
+        assert_int_equal(access(in_dir("stoer.db"), F_OK), -1);
+        assert_int_equal(access(in_dir("stoer.db-notify"), F_OK), -1);
+    }
+    assert_int_equal(RUN("--url", url, "note", "set", "m", "text"), 0);
+    assert_int_equal(RUN("--url", url, "list"), 0);
+    assert_non_null(strstr(out_of(&last), "text"));
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(list_shows_owners),           TEST(list_draws_bars_on_a_terminal), TEST(top_follows_on_a_terminal),
-        TEST(top_is_resized_and_scrolled), TEST(top_prints_once_elsewhere),     TEST(top_fits_its_terminal),
-        TEST(watch_tells_changes),         TEST(release_takes_it_away),         TEST(release_asks),
+        TEST(looking_makes_no_store),
+        TEST(top_counts_only_what_it_knows),
+        TEST_WITH_STORE(list_shows_owners),
+        TEST_WITH_STORE(list_draws_bars_on_a_terminal),
+        TEST_WITH_STORE(top_follows_on_a_terminal),
+        TEST_WITH_STORE(top_is_resized_and_scrolled),
+        TEST_WITH_STORE(top_prints_once_elsewhere),
+        TEST_WITH_STORE(top_fits_its_terminal),
+        TEST_WITH_STORE(watch_tells_changes),
+        TEST_WITH_STORE(release_takes_it_away),
+        TEST_WITH_STORE(release_asks),
     };
     return cmocka_run_group_tests_name("look", tests, NULL, NULL);
 }

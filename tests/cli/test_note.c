@@ -84,6 +84,38 @@ static void a_held_mutex_is_left_alone(void **state)
     assert_non_null(strstr(err_of(&last), "does not know it"));
 }
 
+/* By a pattern, nothing is forgotten unasked, and what somebody holds stays. */
+static void all_that_match_are_forgotten(void **state)
+{
+    (void)state;
+    set_lease("1s", "4s");
+    const char *const names[] = {"a-1", "a-2", "a-3", "b", "c*"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        assert_int_equal(RUN("note", "set", names[i], "x"), 0);
+    assert_int_equal(RUN("forget", "a-*"), 64);
+    assert_non_null(strstr(err_of(&last), "--yes"));
+    process holder =
+        START("--id", "holder", "run", "a-2", "--", "sh", "-c", "echo x > \"$0\"; read line", in_dir("up"));
+    await_file(in_dir("up"));
+    assert_int_equal(RUN("forget", "--yes", "a-?"), 75);
+    assert_non_null(strstr(err_of(&last), "a-2: owned by holder"));
+    assert_non_null(strstr(err_of(&last), "2 of 3 removed"));
+    finish(&holder);
+    assert_int_equal(RUN("forget", "--yes", "no*"), 1);
+    terminal t = START_ON_TERMINAL("forget", "b*");
+    await_shown(&t, "Remove 1 mutex like b*, 1 of them with a note?");
+    assert_int_equal(write(t.fd, "n\n", 2), 2);
+    assert_int_equal(finish_terminal(&t), 1);
+    assert_int_equal(RUN("list", "--json"), 0);
+    assert_non_null(strstr(out_of(&last), "\"a-2\""));
+    assert_non_null(strstr(out_of(&last), "\"b\""));
+    assert_null(strstr(out_of(&last), "\"a-1\""));
+    assert_int_equal(RUN("forget", "--yes", "c\\*"), 0);
+    assert_int_equal(RUN("forget", "--yes", "*"), 0);
+    assert_int_equal(RUN("list", "--json"), 0);
+    assert_string_equal(out_of(&last), "[]\n");
+}
+
 /* From one command to the next, with bytes that no variable can hold. */
 static void commands_hand_on_notes(void **state)
 {
@@ -183,9 +215,10 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(set_and_get),
+        TEST_WITH_STORE(set_and_get),
         TEST(mistakes_are_named),
         TEST(a_held_mutex_is_left_alone),
+        TEST(all_that_match_are_forgotten),
         TEST(the_record_of_a_schedule_is_left_alone),
         TEST(commands_hand_on_notes),
         TEST(only_what_ends_well_is_kept),

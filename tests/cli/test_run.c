@@ -33,6 +33,14 @@ static void wrong_use_is_explained(void **state)
     (void)state;
     assert_int_equal(RUN("run", "m"), 64);
     assert_int_equal(RUN("run", "--wait", "1s", "--no-wait", "m", "--", "true"), 64);
+    static const char *const durations[] = {
+        "", ".", "5.", ".5", "1.2.3", "5x", "-5", "0.00001", "99999999999999999999"};
+    for (size_t i = 0; i < COUNT_OF(durations); i++) {
+        assert_int_equal(RUN("run", "--wait", durations[i], "m", "--", "true"), 64);
+        assert_non_null(strstr(err_of(&last), "--wait wants a duration such as 5, 500ms, 1.5s or 2m"));
+    }
+    assert_int_equal(RUN("--url", "sqlite:///tmp/x?ttl=5", "run", "m", "--", "true"),
+                     78); /* there the unit is required */
     assert_int_equal(RUN("run", "--grace", "1m", "m", "--", "true"), 64);
     assert_non_null(strstr(err_of(&last), "at most 425 ms"));
     assert_int_equal(RUN("--url", "zookeeper://127.0.0.1:1?session-timeout=9s", "run", "--grace", "1m", "m", "true"),
@@ -174,6 +182,8 @@ static void a_taken_mutex_is_not_obtained(void **state)
     assert_non_null(strstr(err_of(&last), "holder"));
     assert_int_equal(RUN("run", "--wait", "100ms", "m", "--", "true"), 75);
     assert_non_null(strstr(err_of(&last), "100 ms"));
+    assert_int_equal(RUN("run", "--wait", "0.2", "m", "--", "true"), 75); /* seconds, as for flock and sleep */
+    assert_non_null(strstr(err_of(&last), "not obtained within 200 ms"));
     assert_int_equal(RUN("run", "--no-wait", "other", "--", "true"), 0);
     assert_int_equal(finish(&holder), 0);
     assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 0);

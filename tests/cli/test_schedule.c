@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -83,6 +84,26 @@ static void cron_and_list(void **state)
     assert_string_equal(out_of(&last), "[]\n");
 }
 
+/* A period is printed as it is written on the command line. */
+static void periods_have_units(void **state)
+{
+    (void)state;
+    static const char *const periods[] = {"1s", "90s", "1500ms", "2h"};
+    for (size_t i = 0; i < COUNT_OF(periods); i++) {
+        char expected[32];
+        process p = START("schedule", "--every", periods[i], periods[i], "--", "sh", "-c", "echo >> \"$0\"",
+                          in_dir(periods[i]));
+        await_lines_in(in_dir(periods[i]), 1);
+        end(&p);
+        assert_int_equal(RUN("schedule", "--list", periods[i]), 0);
+        snprintf(expected, sizeof expected, "  every %s\n", periods[i]);
+        assert_non_null(strstr(out_of(&last), expected));
+    }
+    assert_int_equal(RUN("run", "--once-per", "20h", "other", "--", "true"), 0);
+    assert_int_equal(RUN("schedule", "--list", "other"), 0);
+    assert_non_null(strstr(out_of(&last), "  once per 20h\n"));
+}
+
 static void wrong_use_is_explained(void **state)
 {
     (void)state;
@@ -91,14 +112,15 @@ static void wrong_use_is_explained(void **state)
         int code;
         const char *says;
     } wrong[] = {
-        {{"schedule", "--cron", "61 * * * *", "m", "--", "true"}, 78, "minute \"61\""},
-        {{"schedule", "--cron", "@daily", "--tz", "Europe/Atlantis", "m", "--", "true"}, 1, "Europe/Atlantis"},
-        {{"schedule", "--cron", "@daily", "--tz", "../passwd", "m", "--", "true"}, 78, "time zone"},
+        {{"schedule", "--cron", "61 * * * *", "m", "--", "true"}, 64, "minute \"61\""},
+        {{"schedule", "--cron", "@daily", "--tz", "Europe/Atlantis", "m", "--", "true"}, 64, "Europe/Atlantis"},
+        {{"schedule", "--cron", "@daily", "--tz", "../passwd", "m", "--", "true"}, 64, "time zone"},
+        {{"schedule", "--url", "redis://127.0.0.1:1", "--cron", "1 2 3", "m", "--", "true"}, 64, "has 3 fields"},
         {{"schedule", "--cron", "@daily", "--every", "1s", "m", "--", "true"}, 64, "--every and --cron contradict"},
         {{"schedule", "--every", "1s", "--tz", "UTC", "m", "--", "true"}, 64, "--tz is for --cron"},
         {{"schedule", "--after", "1s", "--at-least-once", "m", "--", "true"}, 64, "--after remembers nothing"},
         {{"schedule", "--every", "1s", "--catch-up", "all:x", "m", "--", "true"}, 64, "not \"all:x\""},
-        {{"schedule", "--every", "1s", "--catch-up", "all:1001", "m", "--", "true"}, 78, "catch_up_limit"},
+        {{"schedule", "--every", "1s", "--catch-up", "all:1001", "m", "--", "true"}, 64, "catch_up_limit"},
         {{"schedule", "--every", "1s", "m"}, 64, "missing"},
         {{"schedule", "--json", "m", "--", "true"}, 64, "--list"},
         {{"run", "-E", "256", "m", "--", "true"}, 64, "from 0 to 255"},
@@ -161,17 +183,46 @@ static void others_are_kept_out(void **state)
     assert_true(lease_end_ns("b") >= start_ns + INT64_C(3000000000));
 }
 
-/* A person is told that other machines do not see this store. */
+/* Whoever names no store is told, at a terminal, whom the default one covers. It is one user, whatever the host. */
 static void the_reach_is_said_at_a_terminal(void **state)
 {
     (void)state;
     terminal t = START_ON_TERMINAL("run", "m", "--", "true");
-    await_shown(&t, "this store covers this host only");
     assert_int_equal(finish_terminal(&t), 0);
-    assert_int_equal(RUN("run", "m", "--", "true"), 0);
-    assert_string_equal(err_of(&last), "");
+    assert_null(strstr(t.text, "covers"));
+    assert_int_equal(chmod(in_dir("store.db"), 0666), 0);
+    assert_int_equal(chmod(in_dir("."), 0777), 0);
     assert_int_equal(RUN("doctor"), 0);
-    assert_non_null(strstr(out_of(&last), "This store covers this host only"));
+    assert_non_null(strstr(out_of(&last), "This store covers the users of this host who may write its file;"));
+    unsetenv("SIMBA_URL");
+    setenv("XDG_STATE_HOME", in_dir("state"), 1);
+    setenv("XDG_CONFIG_HOME", in_dir("config"), 1);
+    t = START_ON_TERMINAL("run", "m", "--", "true");
+    await_shown(&t, "no store was named; this one covers the processes of user");
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_int_equal(RUN("doctor"), 0);
+    unsetenv("XDG_STATE_HOME");
+    unsetenv("XDG_CONFIG_HOME");
+    assert_non_null(strstr(out_of(&last), "This store covers the processes of user "));
+    assert_non_null(strstr(out_of(&last), "several users need ?mode=0660"));
+}
+
+/* A mutex has one schedule. `run --once-per` leaves that of another command alone, also if it is not due. */
+static void once_per_leaves_a_schedule_alone(void **state)
+{
+    (void)state;
+    process p = START("schedule", "--cron", "* * * * * *", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    end(&p);
+    assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "touch", in_dir("ran")), 78);
+    assert_non_null(strstr(err_of(&last), "m has a schedule (cron * * * * * * in UTC)"));
+    assert_int_equal(access(in_dir("ran"), F_OK), -1);
+    assert_int_equal(RUN("schedule", "--list"), 0);
+    assert_non_null(strstr(out_of(&last), "cron * * * * * * in UTC"));
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    assert_int_equal(RUN("forget", "m"), 0);
+    assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "true"), 0);
+    assert_int_equal(RUN("run", "--once-per", "2h", "m", "--", "true"), 75);
 }
 
 int main(int argc, char **argv)
@@ -181,9 +232,11 @@ int main(int argc, char **argv)
         TEST(take_over_does_not_repeat),
         TEST(the_command_learns_what_was),
         TEST(cron_and_list),
+        TEST(periods_have_units),
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
         TEST(once_per_period_while_it_runs),
+        TEST(once_per_leaves_a_schedule_alone),
         TEST(others_are_kept_out),
         TEST(the_reach_is_said_at_a_terminal),
     };

@@ -381,15 +381,15 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(answers_what_there_is),
-        TEST(events_resume),
-        TEST(others_have_to_know_the_token),
-        TEST(another_name_is_refused),
-        TEST(releases_by_the_token_only),
-        TEST(big_requests_are_refused),
-        TEST(many_connections_shut_out_nobody),
-        TEST(streams_that_nobody_reads),
-        TEST(a_slow_request_is_cut_off),
+        TEST_WITH_STORE(answers_what_there_is),
+        TEST_WITH_STORE(events_resume),
+        TEST_WITH_STORE(others_have_to_know_the_token),
+        TEST_WITH_STORE(another_name_is_refused),
+        TEST_WITH_STORE(releases_by_the_token_only),
+        TEST_WITH_STORE(big_requests_are_refused),
+        TEST_WITH_STORE(many_connections_shut_out_nobody),
+        TEST_WITH_STORE(streams_that_nobody_reads),
+        TEST_WITH_STORE(a_slow_request_is_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

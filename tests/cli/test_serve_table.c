@@ -126,6 +126,18 @@ static void an_expiry(void **state)
     assert_newest(TABLE_ACQUIRED, 56900, "", "b");
 }
 
+/* A change says for how long the holder had had it, as far as the store says since when. */
+static void a_change_says_how_long_it_was_held(void **state)
+{
+    (void)state;
+    APPLY(50000, held("m", "a", 1, 40000, 40000), held("n", "a", 1, -AHEAD, 40000));
+    APPLY(51000, held("m", "b", 2, 50600, 50600), unowned("n"));
+    assert_int_equal(table_change_since(&t, 0)->held_ms, 10600);
+    assert_int_equal(newest()->held_ms, LEASE_UNKNOWN);
+    APPLY(52000, unowned("m"), held("n", "b", 2, 51500, 51500));
+    assert_int_equal(newest()->held_ms, LEASE_UNKNOWN);
+}
+
 static void a_release(void **state)
 {
     (void)state;
@@ -135,6 +147,24 @@ static void a_release(void **state)
 }
 
 /* A new grant to the same owner is a change, a renewal is none. */
+/* Only the look after a forced release, and only that grant: a later one of the same mutex ends as any other. */
+static void a_forced_release(void **state)
+{
+    (void)state;
+    look_row beta = held("m", "b", 2, 50600, 50600);
+    look after = {
+        .wall_ms = 51000, .mono_ms = 51000, .store_ms = AHEAD + 51000, .rows = &beta, .count = 1, .forced = "m"};
+    APPLY(50000, held("m", "a", 1, 40000, 40000));
+    after.forced_token = 1;
+    table_apply(&t, &after);
+    assert_newest(TABLE_FORCED, 50600, "a", "b");
+    beta = unowned("m");
+    after.wall_ms = after.mono_ms = 52000;
+    after.store_ms = AHEAD + 52000;
+    table_apply(&t, &after);
+    assert_newest(TABLE_RELEASED, 52000, "b", "");
+}
+
 static void renewals_are_no_changes(void **state)
 {
     (void)state;
@@ -408,7 +438,9 @@ int main(void)
         TEST(a_hand_over),
         TEST(a_fail_over),
         TEST(an_expiry),
+        TEST(a_change_says_how_long_it_was_held),
         TEST(a_release),
+        TEST(a_forced_release),
         TEST(renewals_are_no_changes),
         TEST(notes_come_with_rows),
         TEST(lines_come_with_rows),

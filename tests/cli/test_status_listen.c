@@ -93,10 +93,11 @@ static void leaders_and_waiters_are_told_apart(void **state)
     await_code(in_dir("three"), 503);
     assert_int_equal(ask_with(in_dir("one"), "GET /metrics HTTP/1.1\r\n\r\n"), 200);
     assert_non_null(strstr(answer, "\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
-    assert_non_null(strstr(answer, "\nsimba_held 1\n"));
+    assert_non_null(strstr(answer, "\nsimba_held{mutex=\"m\"} 1\n"));
     assert_string_equal(answer + strlen(answer) - 6, "# EOF\n");
+    assert_non_null(strstr(answer, "\nsimba_losses_total{mutex=\"m\",reason=\"expired\"} 0\n"));
     assert_int_equal(ask_with(in_dir("two"), "GET /metrics HTTP/1.1\r\n\r\n"), 200);
-    assert_non_null(strstr(answer, "\nsimba_held 0\n"));
+    assert_non_null(strstr(answer, "\nsimba_held{mutex=\"m\"} 0\n"));
     kill(one.pid, SIGTERM);
     assert_int_equal(finish(&one), 0);
     assert_int_equal(ask(in_dir("one")), 0);

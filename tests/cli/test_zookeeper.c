@@ -62,10 +62,23 @@ static void a_silent_server_is_said(void **state)
     assert_non_null(strstr(err_of(&p), "info: the lease could not be renewed yet; mutex=m id="));
 }
 
+/* The mutexes are in nodes that only another user may use: that ends a command that has had no answer yet. */
+static void somebody_elses_nodes_are_refused(void **state)
+{
+    char url[96];
+    (void)state;
+    snprintf(url, sizeof url, "zookeeper://keeper:word@127.0.0.1:%d/kept?acl=creator", zookeeper.port);
+    setenv("SIMBA_URL", url, 1);
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    snprintf(url, sizeof url, "zookeeper://keeper:false@127.0.0.1:%d/kept", zookeeper.port);
+    assert_all_refused(url, 77, ". Check the user, the password and ");
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {TEST(a_shorter_session_is_enough),
-                                       TEST(a_grace_for_the_longer_session_is_refused), TEST(a_silent_server_is_said)};
+                                       TEST(a_grace_for_the_longer_session_is_refused), TEST(a_silent_server_is_said),
+                                       TEST(somebody_elses_nodes_are_refused)};
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -110,6 +110,9 @@ static void fits_into_any_size(void **state)
     char text[ROOM];
     assert_int_equal(simba_stats_write(all, NULL, 1, SIMBA_STATS_MORE, text, sizeof text), length - 6);
     assert_null(strstr(text, "EOF"));
+    const char *const mutex = "a\"b";
+    assert_true(simba_stats_write(all, &mutex, 1, SIMBA_STATS_MUTEX, text, sizeof text) > (int)length);
+    assert_line(text, "simba_waiting{mutex=\"a\\\"b\"} 2");
 }
 
 /* A program of an older header has fewer members: what it lacks is left out rather than told as zero. */
@@ -151,7 +154,7 @@ static void refuses_what_makes_no_sense(void **state)
     assert_int_equal(simba_stats_write(all, unnamed, 2, 0, text, sizeof text), SIMBA_EINVAL);
     assert_int_equal(simba_stats_write(bad, names, 2, 0, text, sizeof text), SIMBA_EINVAL);
     assert_int_equal(simba_stats_write(missing, names, 2, 0, text, sizeof text), SIMBA_EINVAL);
-    assert_int_equal(simba_stats_write(all, names, 2, 2, text, sizeof text), SIMBA_EINVAL);
+    assert_int_equal(simba_stats_write(all, names, 2, 4, text, sizeof text), SIMBA_EINVAL);
     assert_int_equal(simba_stats_write(all, names, 2, 0, NULL, sizeof text), SIMBA_EINVAL);
     assert_true(simba_stats_write(all, names, 2, 0, text, sizeof text) > 0);
 }

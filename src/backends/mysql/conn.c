@@ -54,7 +54,8 @@ int simba__my_conn_fail(const simba__my_conn *conn, unsigned number, const char 
     /* The library's text has the number of the wrong error in it. */
     if (number == CR_CONNECTION_ERROR || number == CR_CONN_HOST_ERROR)
         text = "there is no server, or it cannot be reached";
-    return simba__sql_fail(why, remedy, code, "mysql %s: %s (%u)", conn->options->where, text, number);
+    return simba__sql_fail(why, remedy, code, "mysql %s: %s (%u)%s", conn->options->where, text, number,
+                           number == ER_BAD_DB_ERROR ? "; create it, or correct the URL" : "");
 }
 
 int simba__my_conn_fail_latest(const simba__my_conn *conn, simba__sql_failure *why)

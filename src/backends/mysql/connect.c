@@ -233,8 +233,10 @@ static int fail_attempt(const attempt *a, simba__sql_failure *why)
 {
     simba__my_conn *conn = a->conn;
     if (a->lacks_tls)
-        return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR,
-                                   "the URL asks for TLS, and the server does not offer it", why);
+        return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_ESTORE,
+                               "mysql %s: the URL asks for TLS, and the server does not offer it; give it TLS, or take "
+                               "that out of the URL if nobody can listen on the way",
+                               conn->options->where);
     if (a->is_broken)
         return simba__my_conn_fail_broken(conn, "what answers there is no server of MySQL's", why);
     if (mysql_errno(conn->mysql) == CR_PLUGIN_NOT_ALLOWED)

@@ -21,6 +21,7 @@
  *     1862 not allowed                                                   The text has no password
  *   2026 2059 5010 TLS, authentication plugins            EPERM          the same
  *   2026 the connection was lost in the TLS handshake     EUNAVAILABLE   connect again
+ *   the URL asks for TLS, and the server has none         ESTORE         connect again later
  *   1049 no such database                                 ESTORE         the same
  *   1146 no such table                                    ESTORE         look for it anew at the next request; the text
  *                                                                        says `simba init`

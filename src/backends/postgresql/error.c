@@ -42,7 +42,9 @@ static const struct {
     {"", SIMBA_ESTORE, SIMBA__SQL_TELL},                 /* anything else */
 };
 /* And what has no SQLSTATE:
- *   libpq cannot connect (refused, no such host, no TLS, a standby), or has lost the connection: EUNAVAILABLE, LOST
+ *   libpq cannot connect (refused, no such host, a standby), or has lost the connection: EUNAVAILABLE, LOST
+ *   the URL wants TLS, and the server does not offer it: ESTORE, LOST
+ *   the server wants a password, and there is none: EPERM, LOST
  *   a certificate that is not trusted, or whose file is missing: EPERM, LOST
  *   a commit whose wait for a synchronous standby was cancelled, which the server answers with a warning only: EUNAVAILABLE, TELL
  *   a row that somebody else has locked: asked again in a while; the others go on
@@ -66,8 +68,12 @@ static int fail(const simba__pg_options *options, const char *sqlstate, const ch
     simba__sql_remedy remedy;
     const int code = simba__pg_error_code(sqlstate, &remedy);
     const bool is_missing = strncmp(sqlstate, "42P01", 5) == 0 || strncmp(sqlstate, "42883", 5) == 0;
+    const bool has_no_database = strncmp(sqlstate, "3D000", 5) == 0;
     return simba__sql_fail(why, remedy, code, "postgresql %s: %.*s (%.5s)%s", options->where, (int)strcspn(text, "\n"),
-                           text, sqlstate, is_missing ? "; run `simba init`" : "");
+                           text, sqlstate,
+                           is_missing        ? "; run `simba init`"
+                           : has_no_database ? "; create it, or correct the URL"
+                                             : "");
 }
 
 /* Where libpq is told to be verbose, an error of the server reads "FATAL:  28P01: text". NULL: this is none. */
@@ -83,21 +89,47 @@ static const char *find_sqlstate(const char *text)
     return NULL;
 }
 
-/* By what OpenSSL and libpq say; the certificate of a server whose name resolves to another place by mistake, too. */
-static bool is_distrust(const char *text)
+/* What libpq and OpenSSL say about a connection that no second attempt will make. */
+static const struct {
+    const char *words;
+    int code;
+    const char *said; /* instead; NULL: the text says it */
+} hopeless[] = {
+    {"but SSL was required", SIMBA_ESTORE,
+     "the server does not speak TLS; give it TLS, or add ?sslmode=disable to the URL if nobody can listen on the way"},
+    {"no password supplied", SIMBA_EPERM, "the server wants a password, and the URL has none"},
+    {"certificate", SIMBA_EPERM, NULL}, /* also if its name leads to another server by mistake */
+};
+
+/* Of several hosts, each has a line. One that only cannot be reached may be the right one, later. */
+static bool all_say(const char *text, const char *words)
 {
-    return strstr(text, "certificate") != NULL;
+    bool any = false;
+    for (size_t length; *text; text += length + (text[length] == '\n')) {
+        length = strcspn(text, "\n");
+        const bool says = memmem(text, length, words, strlen(words)) != NULL;
+        if (!says && strncmp(text, "connection to server", 20) == 0)
+            return false;
+        any = any || says;
+    }
+    return any;
 }
 
 int simba__pg_fail_connection(const simba__pg_options *options, PGconn *pg, simba__sql_failure *why)
 {
     const char *text = PQerrorMessage(pg);
     const char *sqlstate = find_sqlstate(text);
+    const char *said = text[0] ? text : "the connection is lost";
+    int code = SIMBA_EUNAVAILABLE;
     if (sqlstate)
         return fail(options, sqlstate, sqlstate + 7, why);
-    const int code = is_distrust(text) ? SIMBA_EPERM : SIMBA_EUNAVAILABLE;
-    return simba__sql_fail(why, SIMBA__SQL_LOST, code, "postgresql %s: %.*s", options->where, (int)strcspn(text, "\n"),
-                           text[0] ? text : "the connection is lost");
+    for (size_t i = 0; i < sizeof hopeless / sizeof *hopeless && code == SIMBA_EUNAVAILABLE; i++)
+        if (all_say(text, hopeless[i].words)) {
+            code = hopeless[i].code;
+            said = hopeless[i].said ? hopeless[i].said : said;
+        }
+    return simba__sql_fail(why, SIMBA__SQL_LOST, code, "postgresql %s: %.*s", options->where, (int)strcspn(said, "\n"),
+                           said);
 }
 
 int simba__pg_fail_result(const simba__pg_options *options, PGconn *pg, const PGresult *result, simba__sql_failure *why)

@@ -3,6 +3,7 @@
  *   what the server says, or what happens       outcome          and then
  *   ------------------------------------------  ---------------  -------------------------------------------------------
  *   connection refused, reset, closed, silent   EUNAVAILABLE     connect again: 20 ms, doubling to 640, jittered
+ *   TLS is wanted, and the server speaks none   ESTORE           the same
  *   subscription connection lost                -                the same; CHANGED once everything is subscribed again
  *   NOSCRIPT (restart, SCRIPT FLUSH)            -                load the scripts, send the call again, once
  *   LOADING, BUSY, MASTERDOWN, TRYAGAIN,        EUNAVAILABLE     the next request may do better

@@ -225,7 +225,11 @@ int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_cont
                             const redis_topology *topology)
 {
     self->nodes = (redis_nodes){
-        .conns = {.links = {.host = host, .kind = "redis", .tls = tls, .looked_up = look_whether_closed},
+        .conns = {.links = {.host = host,
+                            .kind = "redis",
+                            .tls = tls,
+                            .hello = "PING\r\n",
+                            .looked_up = look_whether_closed},
                   .options = &self->options},
         .errands = &self->errands,
         .topology = topology,

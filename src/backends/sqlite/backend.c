@@ -210,6 +210,9 @@ static void examine(sqlite_store *self, simba_request *request)
 {
     const bool sync_full = self->batch.db.sync_full;
     const bool wakes = hang_bell(self);
+    const simba__sqlite_share *share = &self->batch.db.share;
+    simba_error unshared = {0};
+    const bool shared = simba__sqlite_share_verify(share, self->batch.db.path, &unshared) == 0;
     char schema[512];
     snprintf(schema, sizeof schema, "%s has the tables of this version.", self->batch.db.path);
     const simba_finding findings[] = {
@@ -222,13 +225,29 @@ static void examine(sqlite_store *self, simba_request *request)
          wakes ? "Waiters learn of a release at once." : "Waiters poll for a release: they cannot be woken.",
          wakes ? NULL
                : "See that FIFOs can be made in the folder of the database, and for at most 1024 clients at a time."},
+        {sizeof(simba_finding), shared ? SIMBA_VERDICT_OK : SIMBA_VERDICT_BROKEN, "users",
+         shared ? "Mode and group of all files are as the URL says." : unshared.text,
+         shared ? NULL : "Run `simba init` with the same URL, as the owner of these files or as root."},
     };
+    const size_t count = sizeof findings / sizeof findings[0] - !share->given; /* the last is about the URL */
     int rc = 0;
-    for (size_t i = 0; i < sizeof findings / sizeof findings[0] && rc == 0; i++)
+    for (size_t i = 0; i < count && rc == 0; i++)
         rc = self->host->found(self->host, request, &findings[i]);
     memset(&request->reply, 0, sizeof request->reply);
     if (rc < 0)
         self->host->fail(self->host, request, rc, "sqlite: out of memory");
+    else
+        self->host->complete(self->host, request);
+}
+
+/* Opening has created everything. A database that is older than the URL may have another mode and group. */
+static void prepare(sqlite_store *self, simba_request *request)
+{
+    simba_error error = {0};
+    const int rc = simba__sqlite_share_apply(&self->batch.db.share, self->batch.db.path, &error);
+    memset(&request->reply, 0, sizeof request->reply);
+    if (rc < 0)
+        self->host->fail(self->host, request, rc, "%s", error.text);
     else
         self->host->complete(self->host, request);
 }
@@ -238,6 +257,10 @@ static void sqlite_submit(void *instance, simba_request *request)
     sqlite_store *self = instance;
     if (request->op == SIMBA_OP_EXAMINE) {
         examine(self, request);
+        return;
+    }
+    if (request->op == SIMBA_OP_PREPARE) {
+        prepare(self, request);
         return;
     }
     request->next = NULL;
@@ -674,6 +697,8 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     bool sync_full = false;
     int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
     if (rc == 0)
+        rc = simba__sqlite_share_read(url, &self->batch.db.share, err);
+    if (rc == 0)
         rc = simba__sqlite_batch_init(&self->batch, host, path, sync_full, err);
     if (rc == 0 && (host->timer_add(host, &self->tick) < 0 || host->timer_add(host, &self->attend) < 0 ||
                     host->timer_add(host, &self->step_in) < 0))
@@ -705,7 +730,7 @@ static void sqlite_fini(void *instance)
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};
-static const char *const keys[] = {"sync", NULL};
+static const char *const keys[] = {"sync", "mode", "group", NULL};
 
 const simba_backend simba__backend_sqlite = {
     .size = sizeof(simba_backend),
@@ -713,8 +738,8 @@ const simba_backend simba__backend_sqlite = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(sqlite_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY |
-            SIMBA_CAP_NOTE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_PREPARE |
+            SIMBA_CAP_HOST_ONLY | SIMBA_CAP_NOTE,
     .window = WINDOW,
     .workers = 1,
     .init = sqlite_init,

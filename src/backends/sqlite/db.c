@@ -341,7 +341,7 @@ static void remember_sides(simba__sqlite_db *db)
 static int open_patiently(simba__sqlite_db *db, simba_error *err)
 {
     for (int attempt = 0;; attempt++) {
-        int code = simba__sqlite_file_prepare(db->path, &db->patience, err);
+        int code = simba__sqlite_file_prepare(db->path, &db->share, &db->patience, err);
         if (code < 0)
             return code;
         code = open_handle(db, err);

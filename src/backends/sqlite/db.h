@@ -31,6 +31,7 @@ typedef struct simba__sqlite_db {
     sqlite3 *handle; /* NULL: closed; the next refresh opens it */
     sqlite3_stmt *statements[SIMBA__SQLITE_DB_STATEMENTS];
     char *path;
+    simba__sqlite_share share;        /* set before the file is opened */
     bool sync_full;                   /* synchronous=FULL rather than NORMAL */
     bool broken;                      /* after some error the connection cannot be trusted any more */
     bool row_failed;                  /* the latest failure concerned one statement; the transaction is still good */

@@ -26,10 +26,16 @@ void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder)
     struct stat status;
     if (stat(database, &status) != 0)
         return;
-    if (geteuid() == 0 && fchown(fd, status.st_uid, status.st_gid) != 0)
-        return;
-    const mode_t mode = status.st_mode & 0666;
-    (void)fchmod(fd, is_folder ? mode | (mode & 0444) >> 2 : mode);
+    const uid_t user = geteuid() == 0 ? status.st_uid : (uid_t)-1;
+    mode_t mode = status.st_mode & 0666;
+    if (fchown(fd, user, status.st_gid) != 0) {
+        if (user != (uid_t)-1)
+            return;
+        mode &= ~(mode_t)0060; /* the group that it has is not the one that may use the database */
+    }
+    if (is_folder)
+        mode |= (mode & 0444) >> 2 | ((mode & 0060) == 0060 ? S_ISGID : 0);
+    (void)fchmod(fd, mode);
 }
 
 /* The folder of `path`, which is absolute, so there is a slash. */
@@ -46,12 +52,14 @@ static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
 }
 
 /* Make at most the last folder: a path that is mistyped in the middle must not become a store that nobody else uses. */
-static int make_folder(const char *folder, simba_error *err)
+static int make_folder(const char *folder, const simba__sqlite_share *share, simba_error *err)
 {
     struct stat status;
     if (stat(folder, &status) == 0)
         return S_ISDIR(status.st_mode) ? 0 : simba__sqlite_file_fail(folder, "cannot be used", ENOTDIR, err);
-    if (mkdir(folder, 0700) == 0 || errno == EEXIST)
+    if (mkdir(folder, 0700) == 0)
+        return share->given ? simba__sqlite_share_new_folder(share, folder, err) : 0;
+    if (errno == EEXIST)
         return 0;
     if (errno != ENOENT)
         return simba__sqlite_file_fail(folder, "this folder cannot be made", errno, err);
@@ -123,7 +131,8 @@ static int remove_leftovers(const char *path, simba_error *err)
     return rc < 0 ? rc : remove_side(path, "-notify", err);
 }
 
-static int create(const char *path, const char *folder, simba__sqlite_patience *patience, simba_error *err)
+static int create(const char *path, const char *folder, const simba__sqlite_share *share,
+                  simba__sqlite_patience *patience, simba_error *err)
 {
     int lock = -1;
     int rc = lock_folder(folder, patience, err, &lock);
@@ -134,7 +143,9 @@ static int create(const char *path, const char *folder, simba__sqlite_patience *
         rc = remove_leftovers(path, err);
         /* Do not use open(): closing the file again would drop the locks that SQLite may have taken on it meanwhile for
          * another client of this process. */
-        if (rc == 0 && mknod(path, S_IFREG | 0660, 0) != 0 && errno != EEXIST)
+        if (rc == 0 && share->given)
+            rc = simba__sqlite_share_new_file(share, path, err);
+        else if (rc == 0 && mknod(path, S_IFREG | 0660, 0) != 0 && errno != EEXIST)
             rc = simba__sqlite_file_fail(path, "cannot be created", errno, err);
     }
     close(lock);
@@ -155,18 +166,21 @@ static int check_file(const char *path, simba_error *err)
     return 0;
 }
 
-int simba__sqlite_file_prepare(const char *path, simba__sqlite_patience *patience, simba_error *err)
+int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_patience *patience,
+                               simba_error *err)
 {
     char folder[PATH_MAX];
     int rc = folder_of(path, folder, err);
     if (rc == 0)
-        rc = make_folder(folder, err);
+        rc = make_folder(folder, share, err);
     if (rc == 0)
         rc = check_local(path, folder, err);
     if (rc == 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
         rc = simba__sqlite_file_fail(folder, "this folder cannot be written to", errno, err);
+    if (rc == 0)
+        rc = simba__sqlite_share_check_folder(share, path, err);
     if (rc == 0 && access(path, F_OK) != 0 && errno == ENOENT)
-        rc = create(path, folder, patience, err);
+        rc = create(path, folder, share, patience, err);
     return rc == 0 ? check_file(path, err) : rc;
 }
 

@@ -6,16 +6,19 @@
 #include <sys/types.h>
 
 #include "backends/sqlite/patience.h"
+#include "backends/sqlite/share.h"
 
 /* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make that folder (mode
- * 0700, and none above it) and an empty file if they are missing. What exists is not touched.
+ * 0700 unless it is shared, and none above it) and an empty file if they are missing. What exists is not touched.
  * SIMBA_EPERM, SIMBA_EURL (not a file, or no folder to make it in), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
-int simba__sqlite_file_prepare(const char *path, simba__sqlite_patience *patience, simba_error *err);
+int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_patience *patience,
+                               simba_error *err);
 
 /* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
 int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err);
 
-/* Give a file or folder beside the database the database's permissions, so that the same users may use it. */
+/* Give a new file or folder beside the database the database's mode and group, so that the same users may use it. If the
+ * group cannot be given, no other group gets its rights. */
 void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder);
 
 /* One of the files beside a database, such as "-wal". An inode of 0: there is none. */

@@ -1,0 +1,16 @@
+/* Signals by which a person ends a command that would otherwise leave something behind in the store. The first one is noted, and
+ * the command tidies up; the second one ends the process. A signal that was ignored when we were started stays ignored. */
+#ifndef SIMBA_CLI_INTERRUPT_H
+#define SIMBA_CLI_INTERRUPT_H
+
+#include <signal.h>
+
+/* The number of the signal that has come; 0: none. */
+extern volatile sig_atomic_t interrupt_signal;
+
+void interrupt_catch(void);
+
+/* The exit code of a command that would have ended with this one. */
+int interrupt_code(int code);
+
+#endif
