@@ -3,8 +3,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "backends/sqlite/news.h"
-#include "backends/sqlite/ringing.h"
+#include "backends/sqlite/wakeups.h"
+#include "backends/sqlite/watches.h"
 #include "backends/test_sqlite.h"
 
 /* A release in another process reaches a waiter here. */
@@ -14,7 +14,7 @@ static void release_in_another_process(void **state)
     int held[2];
     int watched[2];
     char byte = 0;
-    assert_int_equal(pipe(held), 0);
+    assert_int_equal(pipe(grants), 0);
     assert_int_equal(pipe(watched), 0);
     const pid_t child = fork();
     if (child == 0) {
@@ -234,7 +234,7 @@ static void told_the_state_at_the_end(void **state)
     close_both(f, &topic);
 }
 
-/* What this client does itself is pushed to its own waiters with the answer; the bell adds nothing to it. */
+/* What this client does itself is pushed to its own waiters with the answer; the fifo adds nothing to it. */
 static void own_changes(void **state)
 {
     fixture *f = *state;
@@ -242,7 +242,7 @@ static void own_changes(void **state)
     open_store(f, &f->a);
     open_store(f, &f->b);
     simba_topic elsewhere = {.mutex = "orders", .observed = true};
-    assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* so that the bell is rung */
+    assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* so that the fifo is signalled */
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
     testhost_settle(&f->a);
@@ -270,7 +270,7 @@ static void learnt_from_an_answer(void **state)
     b_holds_a_waits(f, &topic);
     ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
     const simba_reply c = acquire(&f->b, "orders", "c", 3);
-    assert_owned_by(acquire(&f->a, "orders", "a", 1), "c"); /* before the bell was heard */
+    assert_owned_by(acquire(&f->a, "orders", "a", 1), "c"); /* before the fifo was heard */
     assert_int_equal(f->a.push_count, 1);
     assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "c");
     assert_int_equal(f->a.pushes[0].push.owner.token, c.owner.token);
@@ -296,7 +296,7 @@ static void revocation_reaches_the_holder(void **state)
 }
 
 /* The holder is told although it watches nothing: another process, or this one, forces its mutex away; also in the moment
- * before it attends to the bell. */
+ * before it attends to the fifo. */
 static void revocation_is_told_without_a_watch(void **state)
 {
     fixture *f = *state;
@@ -349,7 +349,7 @@ static void revoked_and_taken(void **state)
     testhost_close(&f->b);
 }
 
-/* Where the bell is not heard the slots are looked at now and then. */
+/* Where the fifo is not heard the slots are looked at now and then. */
 static void poll_behind_the_bell(void **state)
 {
     fixture *f = *state;
@@ -374,10 +374,10 @@ static uint64_t mark(simba__sqlite_notify *notify, uint64_t hash, bool released)
 
 static void ring(const simba__sqlite_notify *notify, uint64_t hash)
 {
-    static simba__sqlite_ringing ringing;
-    simba__sqlite_ringing_begin(&ringing, notify, 0);
-    (void)simba__sqlite_ringing_tell(&ringing, hash, true);
-    simba__sqlite_ringing_end(&ringing);
+    static simba__sqlite_wakeups wakeups;
+    simba__sqlite_wakeups_begin(&wakeups, notify, 0);
+    (void)simba__sqlite_wakeups_changed(&wakeups, hash, true);
+    simba__sqlite_wakeups_end(&wakeups);
 }
 
 /* A late mark of an old release is believed for a moment, and put right by the row. */
@@ -434,7 +434,7 @@ static void notify_file_deleted(void **state)
     assert_int_equal(f->a.push_count, 1);
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_true(testhost_await_pushes(&f->a, 2)); /* by the bell of the new one */
+    assert_true(testhost_await_pushes(&f->a, 2)); /* by the fifo of the new one */
     close_both(f, &topic);
 }
 
@@ -588,11 +588,11 @@ static void no_marks_for_nobody(void **state)
     close_both(f, &topic);
 }
 
-/* Who has a bell and waits for nothing sleeps through everything but revocations. */
+/* Who has a fifo and waits for nothing sleeps through everything but revocations. */
 static void what_is_heard(void **state)
 {
     fixture *f = *state;
-    static simba__sqlite_ringing ringing;
+    static simba__sqlite_wakeups wakeups;
     simba_error err;
     simba__sqlite_notify *holder = NULL;
     simba__sqlite_notify *waiter = NULL;
@@ -602,19 +602,19 @@ static void what_is_heard(void **state)
     assert_int_equal(simba__sqlite_notify_open(f->path, &err, &writer), 0);
     assert_int_equal(simba__sqlite_notify_attend(holder, 1), 0);
     assert_int_equal(simba__sqlite_notify_attend(waiter, 1), 0);
-    assert_int_not_equal(holder->bell.number, waiter->bell.number);
-    simba__sqlite_notify_say_place(waiter, simba__sqlite_line_number(5), simba__sqlite_line_cell(5, false, 0));
+    assert_int_not_equal(holder->fifo.number, waiter->fifo.number);
+    simba__sqlite_notify_write_entry(waiter, simba__sqlite_queue_number(5), simba__sqlite_queue_entry(5, false, 0));
     ring(writer, 5);
-    assert_int_equal(simba__sqlite_bell_drain(&holder->bell), 0);
-    assert_int_equal(simba__sqlite_bell_drain(&waiter->bell), SIMBA__SQLITE_RING_NEWS);
+    assert_int_equal(simba__sqlite_fifo_drain(&holder->fifo), 0);
+    assert_int_equal(simba__sqlite_fifo_drain(&waiter->fifo), SIMBA__SQLITE_SIGNAL_CHANGES);
     ring(writer, 6);
-    assert_int_equal(simba__sqlite_bell_drain(&waiter->bell), 0);
+    assert_int_equal(simba__sqlite_fifo_drain(&waiter->fifo), 0);
 
-    simba__sqlite_ringing_begin(&ringing, writer, 0);
-    simba__sqlite_ringing_tell_revoked(&ringing);
-    simba__sqlite_ringing_end(&ringing);
-    assert_int_equal(simba__sqlite_bell_drain(&holder->bell), SIMBA__SQLITE_RING_REVOKED);
-    assert_int_equal(simba__sqlite_bell_drain(&waiter->bell), SIMBA__SQLITE_RING_REVOKED);
+    simba__sqlite_wakeups_begin(&wakeups, writer, 0);
+    simba__sqlite_wakeups_revoked(&wakeups);
+    simba__sqlite_wakeups_end(&wakeups);
+    assert_int_equal(simba__sqlite_fifo_drain(&holder->fifo), SIMBA__SQLITE_SIGNAL_REVOKED);
+    assert_int_equal(simba__sqlite_fifo_drain(&waiter->fifo), SIMBA__SQLITE_SIGNAL_REVOKED);
     simba__sqlite_notify_close(holder);
     simba__sqlite_notify_close(waiter);
     simba__sqlite_notify_close(writer);
@@ -671,14 +671,14 @@ static void marker_is_frozen(void **state)
 static void unsure_mark_makes_nothing_known(void **state)
 {
     fixture *f = *state;
-    static simba__sqlite_news news;
+    static simba__sqlite_watches watches;
     simba_topic topic = {.mutex = "orders"};
-    simba__sqlite_news_init(&news, &f->a.host);
-    simba__sqlite_watched *watched = simba__sqlite_news_add(&news, &topic, 0);
+    simba__sqlite_watches_init(&news, &f->a.host);
+    simba__sqlite_watch *watched = simba__sqlite_watches_add(&news, &topic, 0);
     const simba__sqlite_effect effect = {.hash = watched->hash, .replaced = SIMBA__SQLITE_NOTIFY_UNSURE, .marked = 2};
-    simba__sqlite_news_rang(&news, &effect);
+    simba__sqlite_watches_marked(&news, &effect);
     assert_int_equal(watched->known, SIMBA__SQLITE_NOTIFY_UNSEEN);
-    simba__sqlite_news_remove(&news, watched);
+    simba__sqlite_watches_remove(&news, watched);
 }
 
 /* A mark was lost between two others, and whoever made it said so: all that is watched is looked at. */

@@ -104,7 +104,7 @@ static void use(void)
     simba__sqlite_db db = {0};
     bool opened;
     if (simba__sqlite_db_init(&db, &host, path, false, &err) == 0) {
-        simba__sqlite_patience_set(&db.patience, (simba_local){INT64_MAX});
+        simba__sqlite_busy_set(&db.busy, (simba_local){INT64_MAX});
         if (simba__sqlite_db_refresh(&db, &opened, &err) < 0)
             FUZZ_CHECK(err.code < 0 && fuzz_is_shown_safely(err.text));
         if (db.handle && simba__sqlite_db_begin(&db, true, &err) == 0) {

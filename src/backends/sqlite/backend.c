@@ -5,7 +5,7 @@
  * requests fail one by one when their time is over.
  *
  * The boot-time clock of the host judges leases, together with the boot id: nobody can set that clock, all processes
- * share it, and a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
+ * share it, and a lease of an earlier boot has ended. See db.c for durability, watches.h for how waiters are woken. */
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 
 #include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
-#include "backends/sqlite/held.h"
-#include "backends/sqlite/news.h"
+#include "backends/sqlite/grants.h"
 #include "backends/sqlite/notify.h"
 #include "backends/sqlite/options.h"
+#include "backends/sqlite/watches.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -26,10 +26,10 @@
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
 #define WINDOW 1024    /* a batch has at most twice as many requests: other processes want to write too */
 #define SHORT_BATCH 64 /* a thread of the application carries out no batch with more requests */
-#define POLL_NS (1000 * SIMBA__NS_PER_MS) /* how often to look in case the bell was not rung */
-#define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
-#define ATTEND_NS (100 * SIMBA__NS_PER_MS) /* how long a mutex has to be held before we hang a bell for revocations */
-#define STEP_IN_NS (20 * SIMBA__NS_PER_MS) /* how long the next in line has to take a free mutex */
+#define POLL_NS (1000 * SIMBA__NS_PER_MS) /* how often to look in case the fifo was not signalled */
+#define POLL_WITHOUT_FIFO_NS (250 * SIMBA__NS_PER_MS)
+#define ATTEND_NS (100 * SIMBA__NS_PER_MS) /* how long a mutex has to be held before we hang a fifo for revocations */
+#define RESERVE_NS (20 * SIMBA__NS_PER_MS) /* how long the next in line has to take a free mutex */
 #define PLACES 64 /* a client waits in lines for up to this many mutexes; with more, it hears of every change */
 
 enum { FAULTS_NAMED = 10 }; /* how many damaged rows of one list the log names */
@@ -46,23 +46,23 @@ typedef struct sqlite_store {
     simba_local batch_until;
     simba__sqlite_batch batch;
 
-    simba__sqlite_news news;
-    simba__sqlite_held held;
+    simba__sqlite_watches watches;
+    simba__sqlite_grants grants;
     simba_timer tick;
-    simba_timer attend; /* when to hang a bell for revocations */
-    simba_timer step_in;
-    bool attends;    /* the timer `attend` is set, or the bell hangs */
-    bool in_reserve; /* the timer step_in is set */
-    simba_io bell;   /* a descriptor of -1: it does not hang */
-    bool bell_failed;
+    simba_timer attend; /* when to hang a fifo for revocations */
+    simba_timer reserve_timer;
+    bool attends;  /* the timer `attend` is set, or the fifo hangs */
+    bool reserve;  /* the timer reserve_timer is set */
+    simba_io fifo; /* a descriptor of -1: it does not hang */
+    bool fifo_failed;
     bool listening;
-    bool hears_all; /* every mark concerns us, whatever its mutex */
+    bool wants_all; /* every mark concerns us, whatever its mutex */
 } sqlite_store;
 
 /* A look at a watched mutex: a READ of our own among the requests. */
 struct simba__sqlite_probe {
     simba__sqlite_probe *next;
-    simba__sqlite_watched *watched; /* NULL: nobody watches it any more */
+    simba__sqlite_watch *watched; /* NULL: nobody watches it any more */
     char mutex[];
 };
 
@@ -122,7 +122,7 @@ static void free_probe(sqlite_store *self, simba__sqlite_probe *probe, bool fail
 {
     if (probe->watched)
         probe->watched->probe = NULL;
-    self->news.rescan |= failed; /* the next tick tries again */
+    self->watches.rescan |= failed; /* the next tick tries again */
     simba__free(probe);
 }
 
@@ -164,7 +164,7 @@ static simba_local fill_batch(sqlite_store *self)
         item->probe = probe;
         self->batch.grants = true;
     }
-    self->batch.watches = self->news.count > 0;
+    self->batch.watches = self->watches.count > 0;
     return until;
 }
 
@@ -198,18 +198,18 @@ static bool run_batch(simba_job *job, simba_local until)
     const bool hurried = until.ns != INT64_MAX;
     if (hurried && !is_short(self))
         return false;
-    simba__sqlite_patience_set(&self->batch.db.patience, until.ns < self->batch_until.ns ? until : self->batch_until);
+    simba__sqlite_busy_set(&self->batch.db.busy, until.ns < self->batch_until.ns ? until : self->batch_until);
     simba__sqlite_batch_run(&self->batch);
     return !(hurried && self->batch.error.code == SIMBA_ETIMEDOUT);
 }
 
-static bool hang_bell(sqlite_store *self);
+static bool make_fifo(sqlite_store *self);
 
 /* The store is open, so the file exists, is ours and can be written. Report the rest. */
 static void examine(sqlite_store *self, simba_request *request)
 {
     const bool sync_full = self->batch.db.sync_full;
-    const bool wakes = hang_bell(self);
+    const bool wakes = make_fifo(self);
     const simba__sqlite_share *share = &self->batch.db.share;
     simba_error unshared = {0};
     const bool shared = simba__sqlite_share_verify(share, self->batch.db.path, &unshared) == 0;
@@ -273,7 +273,7 @@ static void sqlite_submit(void *instance, simba_request *request)
 static void sqlite_expire(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
-    const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
+    const bool locked = self->running && simba__sqlite_busy_waits(&self->batch.db.busy);
     if (request->backend_data && !simba__sqlite_batch_expire(&self->batch, request))
         return;
     if (!request->backend_data)
@@ -325,13 +325,13 @@ static void complete_list(sqlite_store *self, const simba__sqlite_batch_item *it
         self->host->complete(self->host, request);
 }
 
-static void look(void *user, simba__sqlite_watched *watched);
-static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item);
-static void wait_in_reserve(sqlite_store *self);
+static void look(void *user, simba__sqlite_watch *watched);
+static void requeue(sqlite_store *self, const simba__sqlite_batch_item *item);
+static void become_reserve(sqlite_store *self);
 
 static void looked(sqlite_store *self, simba__sqlite_probe *probe)
 {
-    simba__sqlite_watched *watched = probe->watched;
+    simba__sqlite_watch *watched = probe->watched;
     free_probe(self, probe, false);
     /* The mutex has changed again while we looked. */
     if (watched &&
@@ -362,34 +362,35 @@ static void complete(sqlite_store *self, simba__sqlite_batch_item *item)
     }
 }
 
-typedef void (*each_fn)(simba__sqlite_news *news, const simba__sqlite_effect *effect, const simba_request *request);
+typedef void (*each_fn)(simba__sqlite_watches *watches, const simba__sqlite_effect *effect,
+                        const simba_request *request);
 
 static void tell_news(sqlite_store *self, each_fn each)
 {
     for (size_t i = 0; i < self->batch.count; i++) {
         const simba__sqlite_batch_item *item = &self->batch.items[i];
         if (item->effect.code == 0 && item->ask.op != SIMBA_OP_LIST)
-            each(&self->news, &item->effect, &item->ask);
+            each(&self->watches, &item->effect, &item->ask);
     }
 }
 
 static void answer_batch(sqlite_store *self)
 {
-    tell_news(self, simba__sqlite_news_heard);
+    tell_news(self, simba__sqlite_watches_record);
     for (size_t i = 0; i < self->batch.count; i++)
         if (self->batch.items[i].effect.code == 0 && self->batch.items[i].effect.marked)
-            simba__sqlite_news_rang(&self->news, &self->batch.items[i].effect);
-    tell_news(self, simba__sqlite_news_tell);
+            simba__sqlite_watches_marked(&self->watches, &self->batch.items[i].effect);
+    tell_news(self, simba__sqlite_watches_push);
     for (size_t i = 0; i < self->batch.count; i++) {
         simba__sqlite_batch_item *item = &self->batch.items[i];
         if (item->effect.code == 0) {
-            simba__sqlite_held_note(&self->held, &item->effect, &item->ask);
-            line_up_again(self, item);
+            simba__sqlite_grants_record(&self->grants, &item->effect, &item->ask);
+            requeue(self, item);
         }
         complete(self, item);
     }
-    if (self->batch.in_reserve)
-        wait_in_reserve(self);
+    if (self->batch.reserve)
+        become_reserve(self);
 }
 
 /* Looks that ran out of time are repeated. */
@@ -411,7 +412,7 @@ static void fail_batch(sqlite_store *self)
 
 /* --- news from other processes ------------------------------------------------------------------------ */
 
-static void look(void *user, simba__sqlite_watched *watched)
+static void look(void *user, simba__sqlite_watch *watched)
 {
     sqlite_store *self = user;
     if (watched->probe)
@@ -433,47 +434,47 @@ static void look(void *user, simba__sqlite_watched *watched)
 
 static void scan(sqlite_store *self)
 {
-    simba__sqlite_news_scan(&self->news, self->batch.notify, look, self);
+    simba__sqlite_watches_scan(&self->watches, self->batch.notify, look, self);
 }
 
-static void on_bell(simba_io *bell, unsigned events)
+static void on_fifo(simba_io *fifo, unsigned events)
 {
     (void)events;
-    sqlite_store *self = (sqlite_store *)(void *)((char *)bell - offsetof(sqlite_store, bell));
-    const unsigned rings = simba__sqlite_bell_drain(&self->batch.notify->bell);
-    if (rings & SIMBA__SQLITE_RING_NEWS)
+    sqlite_store *self = (sqlite_store *)(void *)((char *)fifo - offsetof(sqlite_store, fifo));
+    const unsigned rings = simba__sqlite_fifo_drain(&self->batch.notify->fifo);
+    if (rings & SIMBA__SQLITE_SIGNAL_CHANGES)
         scan(self);
-    if (rings & SIMBA__SQLITE_RING_REVOKED)
-        simba__sqlite_held_scan(&self->held, self->batch.notify);
-    if (rings & SIMBA__SQLITE_RING_IN_RESERVE)
-        wait_in_reserve(self);
+    if (rings & SIMBA__SQLITE_SIGNAL_REVOKED)
+        simba__sqlite_grants_scan(&self->grants, self->batch.notify);
+    if (rings & SIMBA__SQLITE_SIGNAL_RESERVE)
+        become_reserve(self);
 }
 
-/* Without a bell, the client does not listen either. */
-static void take_down_bell(sqlite_store *self)
+/* Without a fifo, the client does not listen either. */
+static void remove_fifo(sqlite_store *self)
 {
-    self->host->io_remove(self->host, &self->bell);
-    self->bell.fd = -1;
+    self->host->io_remove(self->host, &self->fifo);
+    self->fifo.fd = -1;
     simba__sqlite_notify_leave(self->batch.notify);
 }
 
-/* A bell is a comfort: without one, the client polls. So it warns once that it has none; and not at all if other
+/* A fifo is a comfort: without one, the client polls. So it warns once that it has none; and not at all if other
  * clients have taken all of them. */
-static bool hang_bell(sqlite_store *self)
+static bool make_fifo(sqlite_store *self)
 {
-    if (self->bell.fd >= 0)
+    if (self->fifo.fd >= 0)
         return true;
     int rc = simba__sqlite_notify_attend(self->batch.notify, self->host->random(self->host));
-    self->bell = (simba_io){.ready = on_bell, .fd = self->batch.notify->bell.fd, .interest = SIMBA_READABLE};
-    if (rc == 0 && self->host->io_add(self->host, &self->bell) < 0) {
+    self->fifo = (simba_io){.ready = on_fifo, .fd = self->batch.notify->fifo.fd, .interest = SIMBA_READABLE};
+    if (rc == 0 && self->host->io_add(self->host, &self->fifo) < 0) {
         rc = -ENOMEM;
-        take_down_bell(self);
+        remove_fifo(self);
     }
-    if (rc < 0 && rc != -EUSERS && !self->bell_failed) {
-        self->bell_failed = true;
+    if (rc < 0 && rc != -EUSERS && !self->fifo_failed) {
+        self->fifo_failed = true;
         self->host->log(self->host, SIMBA_LOG_WARN,
                         "sqlite: %s: cannot be used (%s): releases by other processes are polled for",
-                        self->batch.notify->bells, strerror(-rc));
+                        self->batch.notify->fifos, strerror(-rc));
     }
     return rc == 0;
 }
@@ -484,43 +485,43 @@ static uint32_t now_ms(const sqlite_store *self)
 }
 
 /* Say in the notify file what we wait for in this line. */
-static void say_place(sqlite_store *self, size_t line)
+static void write_entry(sqlite_store *self, size_t line)
 {
-    if (!self->hears_all)
-        simba__sqlite_notify_say_place(self->batch.notify, line, simba__sqlite_news_place(&self->news, line));
+    if (!self->wants_all)
+        simba__sqlite_notify_write_entry(self->batch.notify, line, simba__sqlite_watches_entry(&self->watches, line));
 }
 
-static void say_ears(const sqlite_store *self)
+static void subscribe(const sqlite_store *self)
 {
-    simba__sqlite_notify_say_ears(self->batch.notify, SIMBA__SQLITE_HEARS_REVOCATIONS |
-                                                          (self->hears_all ? SIMBA__SQLITE_HEARS_ALL_MARKS : 0));
+    simba__sqlite_notify_subscribe(self->batch.notify, SIMBA__SQLITE_WANTS_REVOCATIONS |
+                                                           (self->wants_all ? SIMBA__SQLITE_WANTS_ALL_MARKS : 0));
 }
 
 /* Write all of that, because somebody may have truncated the file, or because we have not written it yet. A client that
  * begins to hear of all marks leaves its places in the lines: with a place before others it would be invited to mutexes
  * that it may not want any more. */
-static void say_all(sqlite_store *self)
+static void write_all(sqlite_store *self)
 {
-    const bool leaves = !self->hears_all && self->news.count > PLACES;
-    self->hears_all |= leaves;
-    say_ears(self);
+    const bool leaves = !self->wants_all && self->watches.count > PLACES;
+    self->wants_all |= leaves;
+    subscribe(self);
     for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++) {
-        if (self->news.watched[slot] && leaves)
-            simba__sqlite_notify_say_place(self->batch.notify, slot % SIMBA__SQLITE_LINES, 0);
-        else if (self->news.watched[slot])
-            say_place(self, slot % SIMBA__SQLITE_LINES);
+        if (self->watches.by_slot[slot] && leaves)
+            simba__sqlite_notify_write_entry(self->batch.notify, slot % SIMBA__SQLITE_QUEUES, 0);
+        else if (self->watches.by_slot[slot])
+            write_entry(self, slot % SIMBA__SQLITE_QUEUES);
     }
 }
 
 /* A grant uses up the turn in the line. If another contender of this client waits for the mutex, it lines up again
  * behind those of other processes. */
-static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item)
+static void requeue(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
-    simba__sqlite_watched *watched = simba__sqlite_news_find(&self->news, item->effect.hash, item->ask.mutex);
+    simba__sqlite_watch *watched = simba__sqlite_watches_find(&self->watches, item->effect.hash, item->ask.mutex);
     if (!watched || item->ask.op != SIMBA_OP_ACQUIRE || item->ask.reply.outcome != SIMBA_MINE)
         return;
     watched->since_ms = now_ms(self);
-    say_place(self, simba__sqlite_line_number(watched->hash));
+    write_entry(self, simba__sqlite_queue_number(watched->hash));
 }
 
 static void begin_listening(sqlite_store *self)
@@ -528,42 +529,42 @@ static void begin_listening(sqlite_store *self)
     if (self->listening)
         return;
     self->listening = true;
-    const bool hangs = hang_bell(self);
+    const bool hangs = make_fifo(self);
     simba__sqlite_notify_listen(self->batch.notify);
-    say_all(self);
-    self->host->timer_set(self->host, &self->tick, after(self, hangs ? POLL_NS : POLL_WITHOUT_BELL_NS));
+    write_all(self);
+    self->host->timer_set(self->host, &self->tick, after(self, hangs ? POLL_NS : POLL_WITHOUT_FIFO_NS));
 }
 
 static void end_listening(sqlite_store *self)
 {
     simba__sqlite_notify_unlisten(self->batch.notify);
-    self->listening = self->hears_all = false;
-    say_ears(self);
+    self->listening = self->wants_all = false;
+    subscribe(self);
 }
 
 /* The database and its notify file have been replaced. */
 static void adopt_fresh(sqlite_store *self)
 {
     const bool listening = self->listening;
-    const bool had_bell = self->bell.fd >= 0;
+    const bool had_fifo = self->fifo.fd >= 0;
     self->listening = false;
-    take_down_bell(self);
+    remove_fifo(self);
     simba__sqlite_notify_close(self->batch.notify);
     self->batch.notify = self->batch.fresh;
     self->batch.fresh = NULL;
-    simba__sqlite_news_forget(&self->news);
-    simba__sqlite_held_ask_all(&self->held);
+    simba__sqlite_watches_forget(&self->watches);
+    simba__sqlite_grants_ask_all(&self->grants);
     if (listening)
         begin_listening(self);
-    else if (had_bell)
-        hang_bell(self);
+    else if (had_fifo)
+        make_fifo(self);
 }
 
-/* A contender that holds a mutex only for a moment needs no bell. The scan finds what was revoked before the bell
+/* A contender that holds a mutex only for a moment needs no fifo. The scan finds what was revoked before the fifo
  * hangs. */
 static void attend_soon(sqlite_store *self)
 {
-    if (self->attends || simba__sqlite_held_is_empty(&self->held))
+    if (self->attends || simba__sqlite_grants_is_empty(&self->grants))
         return;
     self->attends = true;
     self->host->timer_set(self->host, &self->attend, after(self, ATTEND_NS));
@@ -573,62 +574,62 @@ static void on_attend(simba_timer *timer, simba_local now)
 {
     (void)now;
     sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, attend));
-    hang_bell(self);
-    simba__sqlite_held_scan(&self->held, self->batch.notify);
+    make_fifo(self);
+    simba__sqlite_grants_scan(&self->grants, self->batch.notify);
 }
 
-static void wait_in_reserve(sqlite_store *self)
+static void become_reserve(sqlite_store *self)
 {
-    if (self->in_reserve)
+    if (self->reserve)
         return;
-    self->in_reserve = true;
-    self->host->timer_set(self->host, &self->step_in, after(self, STEP_IN_NS));
+    self->reserve = true;
+    self->host->timer_set(self->host, &self->reserve_timer, after(self, RESERVE_NS));
 }
 
-static void on_step_in(simba_timer *timer, simba_local now)
+static void on_reserve(simba_timer *timer, simba_local now)
 {
     (void)now;
-    sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, step_in));
-    self->in_reserve = false;
-    simba__sqlite_news_step_in(&self->news, self->batch.notify);
+    sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, reserve_timer));
+    self->reserve = false;
+    simba__sqlite_watches_retry(&self->watches, self->batch.notify);
 }
 
-/* The slow poll in case the bell was not rung, while something is watched. A while after the last unwatch it stops
+/* The slow poll in case the fifo was not signalled, while something is watched. A while after the last unwatch it stops
  * listening: lockers that come and go should not cost a system call each. */
 static void on_tick(simba_timer *timer, simba_local now)
 {
     sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, tick));
-    if (self->news.count == 0) {
+    if (self->watches.count == 0) {
         end_listening(self);
         return;
     }
-    if (self->bell.fd >= 0 && !simba__sqlite_bell_is_current(&self->batch.notify->bell, self->batch.notify->bells))
-        take_down_bell(self);
-    const bool hangs = hang_bell(self);
+    if (self->fifo.fd >= 0 && !simba__sqlite_fifo_is_current(&self->batch.notify->fifo, self->batch.notify->fifos))
+        remove_fifo(self);
+    const bool hangs = make_fifo(self);
     simba__sqlite_notify_listen(self->batch.notify);
-    say_all(self);
-    simba__sqlite_news_step_in(&self->news, self->batch.notify);
+    write_all(self);
+    simba__sqlite_watches_retry(&self->watches, self->batch.notify);
     scan(self);
     if (!simba__sqlite_notify_is_current(self->batch.notify)) {
         self->refresh_wanted = true;
         self->host->wake(self->host);
     }
-    self->host->timer_set(self->host, timer, (simba_local){now.ns + (hangs ? POLL_NS : POLL_WITHOUT_BELL_NS)});
+    self->host->timer_set(self->host, timer, (simba_local){now.ns + (hangs ? POLL_NS : POLL_WITHOUT_FIFO_NS)});
 }
 
 static int sqlite_watch(void *instance, simba_topic *topic)
 {
     sqlite_store *self = instance;
-    simba__sqlite_watched *watched = simba__sqlite_news_add(&self->news, topic, now_ms(self));
+    simba__sqlite_watch *watched = simba__sqlite_watches_add(&self->watches, topic, now_ms(self));
     if (!watched)
         return SIMBA_ENOMEM;
     topic->backend_data = watched;
     /* Listen before the look; otherwise a mark between the two would go unheard. */
     begin_listening(self);
-    if (self->news.count == PLACES + 1)
-        say_all(self);
+    if (self->watches.count == PLACES + 1)
+        write_all(self);
     else
-        say_place(self, simba__sqlite_line_number(watched->hash));
+        write_entry(self, simba__sqlite_queue_number(watched->hash));
     look(self, watched);
     return 0;
 }
@@ -636,12 +637,12 @@ static int sqlite_watch(void *instance, simba_topic *topic)
 static void sqlite_unwatch(void *instance, simba_topic *topic)
 {
     sqlite_store *self = instance;
-    simba__sqlite_watched *watched = topic->backend_data;
+    simba__sqlite_watch *watched = topic->backend_data;
     if (watched->probe)
         watched->probe->watched = NULL;
-    const size_t line = simba__sqlite_line_number(watched->hash);
-    simba__sqlite_news_remove(&self->news, watched);
-    say_place(self, line);
+    const size_t line = simba__sqlite_queue_number(watched->hash);
+    simba__sqlite_watches_remove(&self->watches, watched);
+    write_entry(self, line);
     topic->backend_data = NULL;
 }
 
@@ -683,15 +684,15 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
 {
     sqlite_store *self = instance;
     self->host = host;
-    self->bell.fd = -1;
+    self->fifo.fd = -1;
     self->submitted_end = &self->submitted;
     self->job.run = run_batch;
     self->job.done = batch_done;
     self->tick.fire = on_tick;
     self->attend.fire = on_attend;
-    self->step_in.fire = on_step_in;
-    simba__sqlite_news_init(&self->news, host);
-    simba__sqlite_held_init(&self->held, host);
+    self->reserve_timer.fire = on_reserve;
+    simba__sqlite_watches_init(&self->watches, host);
+    simba__sqlite_grants_init(&self->grants, host);
 
     const char *path = NULL;
     bool sync_full = false;
@@ -701,7 +702,7 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     if (rc == 0)
         rc = simba__sqlite_batch_init(&self->batch, host, path, sync_full, err);
     if (rc == 0 && (host->timer_add(host, &self->tick) < 0 || host->timer_add(host, &self->attend) < 0 ||
-                    host->timer_add(host, &self->step_in) < 0))
+                    host->timer_add(host, &self->reserve_timer) < 0))
         rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     return rc;
 }
@@ -710,12 +711,12 @@ static void sqlite_close(void *instance)
 {
     sqlite_store *self = instance;
     self->closing = true;
-    simba__sqlite_patience_end(&self->batch.db.patience);
+    simba__sqlite_busy_end(&self->batch.db.busy);
     fail_submitted(self, SIMBA_ECANCELED, "sqlite: the client closes");
     self->host->timer_clear(self->host, &self->tick);
     self->host->timer_clear(self->host, &self->attend);
-    self->host->timer_clear(self->host, &self->step_in);
-    take_down_bell(self);
+    self->host->timer_clear(self->host, &self->reserve_timer);
+    remove_fifo(self);
     closed_if_idle(self);
 }
 
@@ -723,9 +724,9 @@ static void sqlite_fini(void *instance)
 {
     sqlite_store *self = instance;
     for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++)
-        while (self->news.watched[slot])
-            simba__sqlite_news_remove(&self->news, self->news.watched[slot]);
-    simba__sqlite_held_fini(&self->held);
+        while (self->watches.by_slot[slot])
+            simba__sqlite_watches_remove(&self->watches, self->watches.by_slot[slot]);
+    simba__sqlite_grants_fini(&self->grants);
     simba__sqlite_batch_fini(&self->batch);
 }
 

@@ -59,7 +59,7 @@ int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const
     int rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
     if (rc < 0)
         return rc;
-    simba__sqlite_patience_set(&batch->db.patience, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
+    simba__sqlite_busy_set(&batch->db.busy, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
     bool opened;
     rc = simba__sqlite_db_refresh(&batch->db, &opened, err);
     return rc < 0 ? rc : simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), err, &batch->notify);
@@ -248,8 +248,8 @@ static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqli
     return rc;
 }
 
-/* A client that watches something needs the values of this moment, see news.h. For a grant any value will do that the slot had
- * before: the holder only looks whether somebody has marked the slot since (held.h), and an older value at worst makes it ask
+/* A client that watches something needs the values of this moment, see watches.h. For a grant any value will do that the slot had
+ * before: the holder only looks whether somebody has marked the slot since (grants.h), and an older value at worst makes it ask
  * once in vain. */
 static void read_slots(simba__sqlite_batch *batch, int64_t now_ns)
 {
@@ -270,7 +270,7 @@ static void read_slots(simba__sqlite_batch *batch, int64_t now_ns)
 
 static int carry_out_all(simba__sqlite_batch *batch)
 {
-    /* Read the slots and the clock while holding the write lock: news.h says why for the slots; and a lease may have
+    /* Read the slots and the clock while holding the write lock: watches.h says why for the slots; and a lease may have
      * ended while we waited for the lock. */
     const simba__row_now now = {.ns = simba__sqlite_batch_host_ns(batch),
                                 .epoch_us = batch->host->epoch_us(batch->host)};
@@ -303,20 +303,20 @@ static void mark_slots(simba__sqlite_batch *batch, simba__sqlite_notify *notify)
     simba__sqlite_notify_end(&marking, simba__random_next(&batch->seed));
 }
 
-static void ring_bells(simba__sqlite_batch *batch, const simba__sqlite_notify *notify, bool revokes)
+static void signal_others(simba__sqlite_batch *batch, const simba__sqlite_notify *notify, bool revokes)
 {
-    simba__sqlite_ringing *ringing = &batch->ringing;
-    simba__sqlite_ringing_begin(ringing, notify, simba__sqlite_batch_host_ns(batch));
+    simba__sqlite_wakeups *wakeups = &batch->wakeups;
+    simba__sqlite_wakeups_begin(wakeups, notify, simba__sqlite_batch_host_ns(batch));
     for (size_t i = 0; i < batch->count; i++) {
         simba__sqlite_effect *effect = &batch->items[i].effect;
         if (effect->code == 0 && effect->marked)
-            effect->invited = simba__sqlite_ringing_tell(
-                ringing, effect->hash, simba__sqlite_notify_says_released(effect->marked, effect->hash));
+            effect->invited = simba__sqlite_wakeups_changed(
+                wakeups, effect->hash, simba__sqlite_notify_says_released(effect->marked, effect->hash));
     }
     if (revokes)
-        simba__sqlite_ringing_tell_revoked(ringing);
-    simba__sqlite_ringing_end(ringing);
-    batch->in_reserve = ringing->in_reserve;
+        simba__sqlite_wakeups_revoked(wakeups);
+    simba__sqlite_wakeups_end(wakeups);
+    batch->reserve = wakeups->reserve;
 }
 
 /* Never before the commit: whoever is woken has to find the change. */
@@ -338,7 +338,7 @@ static void notify_others(simba__sqlite_batch *batch)
     mark_slots(batch, notify);
     if (revokes)
         simba__sqlite_notify_revoke(notify, simba__random_next(&batch->seed));
-    ring_bells(batch, notify, revokes);
+    signal_others(batch, notify, revokes);
 }
 
 /* From here on no request can be taken out any more. Those that have been are not carried out, and their strings may be gone. */
@@ -357,7 +357,7 @@ static void begin_items(simba__sqlite_batch *batch)
 
 void simba__sqlite_batch_run(simba__sqlite_batch *batch)
 {
-    batch->in_reserve = false;
+    batch->reserve = false;
     int rc = refresh(batch);
     if (rc == 0 && batch->count > 0) {
         rc = simba__sqlite_db_begin(&batch->db, batch->writes, &batch->error);

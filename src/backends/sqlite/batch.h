@@ -9,9 +9,9 @@
 #include <pthread.h>
 
 #include "backends/sqlite/db.h"
-#include "backends/sqlite/news.h"
 #include "backends/sqlite/note.h"
 #include "backends/sqlite/notify.h"
+#include "backends/sqlite/watches.h"
 
 /* What a LIST found. */
 typedef struct simba__sqlite_listing simba__sqlite_listing;
@@ -55,12 +55,12 @@ typedef struct simba__sqlite_batch {
     bool begun;           /* its transaction has begun: no request can be taken out any more */
 
     /* Out: */
-    bool in_reserve;             /* see ringing.h */
+    bool reserve;                /* see wakeups.h */
     simba_error error;           /* code 0, or why the whole batch failed; otherwise each item has its effect */
     bool opened;                 /* the file was opened anew */
     simba__sqlite_notify *fresh; /* and so there is another notify file */
 
-    simba__sqlite_ringing ringing;
+    simba__sqlite_wakeups wakeups;
     size_t capacity;
 } simba__sqlite_batch;
 

@@ -132,7 +132,7 @@ static int read_boot_id(char out[40], simba_error *err)
 
 int simba__sqlite_db_init(simba__sqlite_db *db, simba_host *host, const char *path, bool sync_full, simba_error *err)
 {
-    simba__sqlite_patience_init(&db->patience, host);
+    simba__sqlite_busy_init(&db->busy, host);
     db->sync_full = sync_full;
     db->path = simba__strdup(path);
     return db->path ? read_boot_id(db->boot_id, err) : simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
@@ -174,7 +174,7 @@ enum { LONG_LOG = 64 * 1024 };
 
 static int on_busy(void *user, int attempt)
 {
-    return simba__sqlite_patience_wait(user, attempt);
+    return simba__sqlite_busy_wait(user, attempt);
 }
 
 /* Move the log into the database as far as nobody uses it, without waiting for others. */
@@ -182,7 +182,7 @@ static void move_log(simba__sqlite_db *db, int how)
 {
     sqlite3_busy_handler(db->handle, NULL, NULL);
     sqlite3_wal_checkpoint_v2(db->handle, "main", how, NULL, NULL);
-    sqlite3_busy_handler(db->handle, on_busy, &db->patience);
+    sqlite3_busy_handler(db->handle, on_busy, &db->busy);
 }
 
 /* Also true if that is not known, or would take long to find out. */
@@ -312,7 +312,7 @@ static int open_handle(simba__sqlite_db *db, simba_error *err)
     if (rc != SQLITE_OK)
         return simba__sqlite_db_fail(db, rc, err);
     sqlite3_extended_result_codes(db->handle, 1);
-    sqlite3_busy_handler(db->handle, on_busy, &db->patience);
+    sqlite3_busy_handler(db->handle, on_busy, &db->busy);
     leave_log_alone(db, log_size(db) > 0);
     if (sqlite3_db_readonly(db->handle, "main"))
         return simba__fail(err, SIMBA_EPERM, "sqlite: %s can only be read", db->path);
@@ -341,7 +341,7 @@ static void remember_sides(simba__sqlite_db *db)
 static int open_patiently(simba__sqlite_db *db, simba_error *err)
 {
     for (int attempt = 0;; attempt++) {
-        int code = simba__sqlite_file_prepare(db->path, &db->share, &db->patience, err);
+        int code = simba__sqlite_file_prepare(db->path, &db->share, &db->busy, err);
         if (code < 0)
             return code;
         code = open_handle(db, err);
@@ -352,7 +352,7 @@ static int open_patiently(simba__sqlite_db *db, simba_error *err)
         close_handle(db);
         const bool deleted = code == SIMBA_EUNAVAILABLE && access(db->path, F_OK) != 0;
         /* SQLite does not ask the busy handler everywhere, for example not in the change to a write-ahead log. */
-        if ((code != SIMBA_ETIMEDOUT && !deleted) || !simba__sqlite_patience_wait(&db->patience, attempt))
+        if ((code != SIMBA_ETIMEDOUT && !deleted) || !simba__sqlite_busy_wait(&db->busy, attempt))
             return code;
     }
 }
@@ -369,7 +369,7 @@ static bool has_moved(simba__sqlite_db *db)
 static int part_with_moved(simba__sqlite_db *db, simba_error *err)
 {
     move_log(db, SQLITE_CHECKPOINT_PASSIVE);
-    return simba__sqlite_file_discard(simba__sqlite_db_real_path(db), db->sides, 2, &db->patience, err);
+    return simba__sqlite_file_discard(simba__sqlite_db_real_path(db), db->sides, 2, &db->busy, err);
 }
 
 int simba__sqlite_db_refresh(simba__sqlite_db *db, bool *ret_opened, simba_error *err)

@@ -37,7 +37,7 @@ typedef struct simba__sqlite_db {
     bool row_failed;                  /* the latest failure concerned one statement; the transaction is still good */
     char boot_id[40];                 /* which boot of the machine the boot-time clock counts from */
     simba__sqlite_file_side sides[2]; /* the log and the wal-index that are in use */
-    simba__sqlite_patience patience;
+    simba__sqlite_busy busy;
 } simba__sqlite_db;
 
 /* Fill in what is needed before opening. Takes a copy of the path. SIMBA_ENOMEM, SIMBA_ESYSTEM. */

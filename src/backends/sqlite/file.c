@@ -92,7 +92,7 @@ static int check_local(const char *path, const char *folder, simba_error *err)
     return 0;
 }
 
-static int lock_folder(const char *folder, simba__sqlite_patience *patience, simba_error *err, int *ret_fd)
+static int lock_folder(const char *folder, simba__sqlite_busy *busy, simba_error *err, int *ret_fd)
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -101,7 +101,7 @@ static int lock_folder(const char *folder, simba__sqlite_patience *patience, sim
     for (int attempt = 0; rc == 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; attempt++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             rc = simba__sqlite_file_fail(folder, "this folder cannot be locked", errno, err);
-        else if (!simba__sqlite_patience_wait(patience, attempt))
+        else if (!simba__sqlite_busy_wait(busy, attempt))
             rc = simba__fail(err, SIMBA_ETIMEDOUT, "sqlite: %s: this folder is locked by another process", folder);
     }
     if (rc == 0)
@@ -131,11 +131,11 @@ static int remove_leftovers(const char *path, simba_error *err)
     return rc < 0 ? rc : remove_side(path, "-notify", err);
 }
 
-static int create(const char *path, const char *folder, const simba__sqlite_share *share,
-                  simba__sqlite_patience *patience, simba_error *err)
+static int create(const char *path, const char *folder, const simba__sqlite_share *share, simba__sqlite_busy *busy,
+                  simba_error *err)
 {
     int lock = -1;
-    int rc = lock_folder(folder, patience, err, &lock);
+    int rc = lock_folder(folder, busy, err, &lock);
     if (rc < 0)
         return rc;
     struct stat status;
@@ -166,7 +166,7 @@ static int check_file(const char *path, simba_error *err)
     return 0;
 }
 
-int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_patience *patience,
+int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_busy *busy,
                                simba_error *err)
 {
     char folder[PATH_MAX];
@@ -180,7 +180,7 @@ int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *shar
     if (rc == 0)
         rc = simba__sqlite_share_check_folder(share, path, err);
     if (rc == 0 && access(path, F_OK) != 0 && errno == ENOENT)
-        rc = create(path, folder, share, patience, err);
+        rc = create(path, folder, share, busy, err);
     return rc == 0 ? check_file(path, err) : rc;
 }
 
@@ -198,14 +198,14 @@ void simba__sqlite_file_identify(const char *path, const char *ending, simba__sq
 /* --- files beside it ---------------------------------------------------------------------------------- */
 
 int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *sides, size_t count,
-                               simba__sqlite_patience *patience, simba_error *err)
+                               simba__sqlite_busy *busy, simba_error *err)
 {
     char folder[PATH_MAX];
     int lock = -1;
     int rc = folder_of(path, folder, err);
     if (rc < 0 || access(folder, F_OK) != 0)
         return rc; /* it has gone with its folder */
-    rc = lock_folder(folder, patience, err, &lock);
+    rc = lock_folder(folder, busy, err, &lock);
     for (size_t i = 0; i < count && rc == 0; i++) {
         simba__sqlite_file_side now;
         simba__sqlite_file_identify(path, sides[i].ending, &now);

@@ -5,13 +5,13 @@
 
 #include <sys/types.h>
 
-#include "backends/sqlite/patience.h"
+#include "backends/sqlite/busy.h"
 #include "backends/sqlite/share.h"
 
 /* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make that folder (mode
  * 0700 unless it is shared, and none above it) and an empty file if they are missing. What exists is not touched.
  * SIMBA_EPERM, SIMBA_EURL (not a file, or no folder to make it in), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
-int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_patience *patience,
+int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_busy *busy,
                                simba_error *err);
 
 /* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
@@ -34,6 +34,6 @@ void simba__sqlite_file_identify(const char *path, const char *ending, simba__sq
  * for files of the new one, and read pages of the old one out of them. Remove those that are still there while the old
  * connection is open: until it closes, no other file gets their inodes. */
 int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *sides, size_t count,
-                               simba__sqlite_patience *patience, simba_error *err);
+                               simba__sqlite_busy *busy, simba_error *err);
 
 #endif

@@ -23,11 +23,12 @@ enum {
 };
 
 /* The layout of the file. */
-#define EARS_AT ((off_t)40 * 1024)
+#define SUBSCRIPTIONS_AT ((off_t)40 * 1024)
 #define BIRTH_AT ((off_t)offsetof(simba__sqlite_notify_cells, birth))
-#define LINES_AT ((off_t)64 * 1024)
-_Static_assert(sizeof(simba__sqlite_notify_cells) <= EARS_AT, "the slots lie before the ears");
-_Static_assert(EARS_AT + sizeof(simba__sqlite_ears) <= LINES_AT, "the ears lie before the lines");
+#define QUEUES_AT ((off_t)64 * 1024)
+_Static_assert(sizeof(simba__sqlite_notify_cells) <= SUBSCRIPTIONS_AT, "the slots lie before the subscriptions");
+_Static_assert(SUBSCRIPTIONS_AT + sizeof(simba__sqlite_subscriptions) <= QUEUES_AT,
+               "the subscriptions lie before the lines");
 
 /* --- the file ------------------------------------------------------------------------------------- */
 
@@ -92,12 +93,12 @@ int simba__sqlite_notify_open(const char *database, simba_error *err, simba__sql
     simba__sqlite_notify *notify = simba__calloc(1, sizeof *notify + 3 * size);
     if (!notify)
         return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
-    notify->bells = notify->path + size;
-    notify->database = notify->bells + size;
+    notify->fifos = notify->path + size;
+    notify->database = notify->fifos + size;
     snprintf(notify->path, size, "%s-notify", database);
-    snprintf(notify->bells, size, "%s-bells", database);
+    snprintf(notify->fifos, size, "%s-bells", database);
     strcpy(notify->database, database);
-    notify->bell = (simba__sqlite_bell){.fd = -1, .number = -1};
+    notify->fifo = (simba__sqlite_fifo){.fd = -1, .number = -1};
     notify->fd = open_file(notify->path, database);
     const int number = notify->fd < 0 ? errno : make_whole(notify);
     if (number != 0) {
@@ -113,7 +114,7 @@ void simba__sqlite_notify_close(simba__sqlite_notify *notify)
 {
     if (!notify)
         return;
-    simba__sqlite_bell_take_down(&notify->bell, notify->bells);
+    simba__sqlite_fifo_remove(&notify->fifo, notify->fifos);
     if (notify->fd >= 0)
         close(notify->fd);
     simba__free(notify);
@@ -228,91 +229,91 @@ void simba__sqlite_notify_unlisten(simba__sqlite_notify *notify)
     (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
 }
 
-static off_t ears_at(unsigned bell)
+static off_t subscription_at(unsigned fifo)
 {
-    return EARS_AT + (off_t)(bell * sizeof(uint64_t));
+    return SUBSCRIPTIONS_AT + (off_t)(fifo * sizeof(uint64_t));
 }
 
-static off_t place_at(size_t line, unsigned bell)
+static off_t entry_at(size_t line, unsigned fifo)
 {
-    return LINES_AT + (off_t)(line * sizeof(simba__sqlite_line) + bell * sizeof(uint64_t));
+    return QUEUES_AT + (off_t)(line * sizeof(simba__sqlite_queue) + fifo * sizeof(uint64_t));
 }
 
-void simba__sqlite_notify_read_ears(const simba__sqlite_notify *notify, simba__sqlite_ears *ret_ears)
+void simba__sqlite_notify_read_subscriptions(const simba__sqlite_notify *notify, simba__sqlite_subscriptions *ret_ears)
 {
-    read_cells(notify, EARS_AT, ret_ears, sizeof *ret_ears);
+    read_cells(notify, SUBSCRIPTIONS_AT, ret_ears, sizeof *ret_ears);
 }
 
-void simba__sqlite_notify_read_line(const simba__sqlite_notify *notify, size_t line, simba__sqlite_line *ret_line)
+void simba__sqlite_notify_read_queue(const simba__sqlite_notify *notify, size_t line, simba__sqlite_queue *ret_line)
 {
-    read_cells(notify, place_at(line, 0), ret_line, sizeof *ret_line);
+    read_cells(notify, entry_at(line, 0), ret_line, sizeof *ret_line);
 }
 
-void simba__sqlite_notify_say_ears(const simba__sqlite_notify *notify, uint64_t ears)
+void simba__sqlite_notify_subscribe(const simba__sqlite_notify *notify, uint64_t subscriptions)
 {
-    if (notify->bell.number >= 0)
-        write_cell(notify, ears_at((unsigned)notify->bell.number), ears);
+    if (notify->fifo.number >= 0)
+        write_cell(notify, subscription_at((unsigned)notify->fifo.number), subscriptions);
 }
 
-void simba__sqlite_notify_say_place(const simba__sqlite_notify *notify, size_t line, uint64_t cell)
+void simba__sqlite_notify_write_entry(const simba__sqlite_notify *notify, size_t line, uint64_t cell)
 {
-    if (notify->bell.number >= 0)
-        write_cell(notify, place_at(line, (unsigned)notify->bell.number), cell);
+    if (notify->fifo.number >= 0)
+        write_cell(notify, entry_at(line, (unsigned)notify->fifo.number), cell);
 }
 
-void simba__sqlite_notify_drop_ears(const simba__sqlite_notify *notify, unsigned bell)
+void simba__sqlite_notify_drop_subscription(const simba__sqlite_notify *notify, unsigned fifo)
 {
-    write_cell(notify, ears_at(bell), 0);
+    write_cell(notify, subscription_at(fifo), 0);
 }
 
-void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t line, unsigned bell)
+void simba__sqlite_notify_drop_entry(const simba__sqlite_notify *notify, size_t line, unsigned fifo)
 {
-    write_cell(notify, place_at(line, bell), 0);
+    write_cell(notify, entry_at(line, fifo), 0);
 }
 
-/* The next line, from this one on, in which the cell of this bell may be written. The file has holes where nobody has ever waited: to
+/* The next line, from this one on, in which the cell of this fifo may be written. The file has holes where nobody has ever waited: to
  * read a cell of each of the 512 lines takes much longer than to ask for the next data. */
-static size_t next_written(const simba__sqlite_notify *notify, size_t line, unsigned bell)
+static size_t next_written(const simba__sqlite_notify *notify, size_t line, unsigned fifo)
 {
-    if (line >= SIMBA__SQLITE_LINES)
+    if (line >= SIMBA__SQLITE_QUEUES)
         return line;
-    const off_t from = place_at(line, bell);
+    const off_t from = entry_at(line, fifo);
     const off_t data = lseek(notify->fd, from, SEEK_DATA);
     if (data < 0)
-        return errno == ENXIO ? SIMBA__SQLITE_LINES : line; /* nothing follows; or this file system does not know */
-    const off_t size = sizeof(simba__sqlite_line);
+        return errno == ENXIO ? SIMBA__SQLITE_QUEUES : line; /* nothing follows; or this file system does not know */
+    const off_t size = sizeof(simba__sqlite_queue);
     return line + (size_t)((data - from + size - 1) / size);
 }
 
-/* The owner of the bell before us may have been killed while it waited. */
-static void drop_old_places(const simba__sqlite_notify *notify, unsigned bell)
+/* The owner of the fifo before us may have been killed while it waited. */
+static void drop_old_entries(const simba__sqlite_notify *notify, unsigned fifo)
 {
-    for (size_t line = next_written(notify, 0, bell); line < SIMBA__SQLITE_LINES;
-         line = next_written(notify, line + 1, bell)) {
+    for (size_t line = next_written(notify, 0, fifo); line < SIMBA__SQLITE_QUEUES;
+         line = next_written(notify, line + 1, fifo)) {
         uint64_t cell;
-        read_cells(notify, place_at(line, bell), &cell, sizeof cell);
+        read_cells(notify, entry_at(line, fifo), &cell, sizeof cell);
         if (cell != 0)
-            simba__sqlite_notify_drop_place(notify, line, bell);
+            simba__sqlite_notify_drop_entry(notify, line, fifo);
     }
 }
 
 int simba__sqlite_notify_attend(simba__sqlite_notify *notify, uint64_t random)
 {
-    if (notify->bell.fd >= 0)
+    if (notify->fifo.fd >= 0)
         return 0;
-    const int rc = simba__sqlite_bell_hang(&notify->bell, notify->bells, notify->database, random);
+    const int rc = simba__sqlite_fifo_make(&notify->fifo, notify->fifos, notify->database, random);
     if (rc < 0)
         return rc;
-    drop_old_places(notify, (unsigned)notify->bell.number);
-    simba__sqlite_notify_say_ears(notify, SIMBA__SQLITE_HEARS_REVOCATIONS);
+    drop_old_entries(notify, (unsigned)notify->fifo.number);
+    simba__sqlite_notify_subscribe(notify, SIMBA__SQLITE_WANTS_REVOCATIONS);
     return 0;
 }
 
 void simba__sqlite_notify_leave(simba__sqlite_notify *notify)
 {
     simba__sqlite_notify_unlisten(notify);
-    simba__sqlite_notify_say_ears(notify, 0);
-    simba__sqlite_bell_take_down(&notify->bell, notify->bells);
+    simba__sqlite_notify_subscribe(notify, 0);
+    simba__sqlite_fifo_remove(&notify->fifo, notify->fifos);
 }
 
 void simba__sqlite_notify_revoke(const simba__sqlite_notify *notify, uint64_t random)

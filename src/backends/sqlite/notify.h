@@ -1,21 +1,21 @@
 /* The notify file: how a process learns that another one changed a mutex. It lies beside the database as
  * <database>-notify and has 4,096 slots; the hash of a mutex says which slot it has. After a commit that granted or
- * released a mutex the writer puts a fresh value into its slot, and then rings the bells of those whom it concerns.
- * bell.h says what a bell is, and line.h who waits for what; the lines are in this file too, behind the slots.
+ * released a mutex the writer puts a fresh value into its slot, and then rings the fifos of those whom it concerns.
+ * fifo.h says what a fifo is, and waiters.h who waits for what; the lines are in this file too, behind the slots.
  *
- * SQLite's own files cannot serve as a bell: they change before others can see the commit.
+ * SQLite's own files cannot serve as a fifo: they change before others can see the commit.
  *
  * Processes read and write the file and never map it: if somebody truncated it under a mapping, that would kill them. A
  * slot that was cut off reads as 0. A process that looks at a truncated file (is_current) makes it whole, and every
  * client repeats now and then what it waits for.
  *
- * A writer has to know which value it replaced (see news.h). So it takes a lock, reads the slot, writes it, and
+ * A writer has to know which value it replaced (see watches.h). So it takes a lock, reads the slot, writes it, and
  * unlocks. It never waits for the lock, since the process that has it may be frozen. A writer that does not get the
  * lock marks without it, and also changes the cell `disorder`. This tells all clients that what they know of the slots
  * may be too new.
  *
  * A client that wants to hear of marks is a listener. If nobody else listens, a writer marks nothing. A client that has
- * a bell hears of revocations, which also change the cell `revocations`; the many clients that only hold a mutex need
+ * a fifo hears of revocations, which also change the cell `revocations`; the many clients that only hold a mutex need
  * no more than that.
  *
  * There are many slots because two mutexes in one slot make each other's watchers look in vain. */
@@ -25,7 +25,7 @@
 #include <simba.h>
 #include <sys/types.h>
 
-#include "backends/sqlite/line.h"
+#include "backends/sqlite/waiters.h"
 
 enum { SIMBA__SQLITE_NOTIFY_SLOTS = 4096 };
 
@@ -39,11 +39,11 @@ typedef struct simba__sqlite_notify_cells {
 
 typedef struct simba__sqlite_notify {
     int fd;
-    simba__sqlite_bell bell;
+    simba__sqlite_fifo fifo;
     dev_t device;
     ino_t inode;
     uint64_t birth;
-    char *bells; /* the folder of the bells */
+    char *fifos; /* the folder of the fifos */
     char *database;
     char path[];
 } simba__sqlite_notify;
@@ -91,25 +91,25 @@ bool simba__sqlite_notify_is_heard(const simba__sqlite_notify *notify);
 void simba__sqlite_notify_listen(simba__sqlite_notify *notify);
 void simba__sqlite_notify_unlisten(simba__sqlite_notify *notify);
 
-/* Hang up our bell, if it does not hang, and so hear of revocations. 0, or a negative errno as of simba__sqlite_bell_hang. */
+/* Hang up our fifo, if it does not hang, and so hear of revocations. 0, or a negative errno as of simba__sqlite_fifo_make. */
 int simba__sqlite_notify_attend(simba__sqlite_notify *notify, uint64_t random);
 /* Stop hearing of anything. */
 void simba__sqlite_notify_leave(simba__sqlite_notify *notify);
 
-/* What the owner of a bell wants to hear, a set. 0: nobody has the bell. */
-enum { SIMBA__SQLITE_HEARS_REVOCATIONS = 1, SIMBA__SQLITE_HEARS_ALL_MARKS = 2 };
-typedef struct simba__sqlite_ears {
-    uint64_t of[SIMBA__SQLITE_BELLS];
-} simba__sqlite_ears;
-void simba__sqlite_notify_read_ears(const simba__sqlite_notify *notify, simba__sqlite_ears *ret_ears);
-void simba__sqlite_notify_read_line(const simba__sqlite_notify *notify, size_t line, simba__sqlite_line *ret_line);
+/* What the owner of a fifo wants to hear, a set. 0: nobody has the fifo. */
+enum { SIMBA__SQLITE_WANTS_REVOCATIONS = 1, SIMBA__SQLITE_WANTS_ALL_MARKS = 2 };
+typedef struct simba__sqlite_subscriptions {
+    uint64_t of[SIMBA__SQLITE_FIFOS];
+} simba__sqlite_subscriptions;
+void simba__sqlite_notify_read_subscriptions(const simba__sqlite_notify *notify, simba__sqlite_subscriptions *ret_ears);
+void simba__sqlite_notify_read_queue(const simba__sqlite_notify *notify, size_t line, simba__sqlite_queue *ret_line);
 /* Write what we want to hear, or what we wait for in this line. We may not hear of earlier marks: look at the slots
- * afterwards. Does nothing if our bell does not hang. */
-void simba__sqlite_notify_say_ears(const simba__sqlite_notify *notify, uint64_t ears);
-void simba__sqlite_notify_say_place(const simba__sqlite_notify *notify, size_t line, uint64_t cell);
-/* Nobody has that bell any more. */
-void simba__sqlite_notify_drop_ears(const simba__sqlite_notify *notify, unsigned bell);
-void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t line, unsigned bell);
+ * afterwards. Does nothing if our fifo does not hang. */
+void simba__sqlite_notify_subscribe(const simba__sqlite_notify *notify, uint64_t subscriptions);
+void simba__sqlite_notify_write_entry(const simba__sqlite_notify *notify, size_t line, uint64_t cell);
+/* Nobody has that fifo any more. */
+void simba__sqlite_notify_drop_subscription(const simba__sqlite_notify *notify, unsigned fifo);
+void simba__sqlite_notify_drop_entry(const simba__sqlite_notify *notify, size_t line, unsigned fifo);
 
 /* Make the cell `revocations` fresh. */
 void simba__sqlite_notify_revoke(const simba__sqlite_notify *notify, uint64_t random);

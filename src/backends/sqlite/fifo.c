@@ -1,5 +1,5 @@
-/* See bell.h. */
-#include "backends/sqlite/bell.h"
+/* See fifo.h. */
+#include "backends/sqlite/fifo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static fifo_name name_of(unsigned number)
     return name;
 }
 
-int simba__sqlite_bell_folder(const char *folder)
+int simba__sqlite_fifo_folder(const char *folder)
 {
     const int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
@@ -44,11 +44,11 @@ static int open_fifo(int folder, unsigned number)
     return -EINVAL;
 }
 
-/* Returns a descriptor as simba__sqlite_bell_folder does. */
+/* Returns a descriptor as simba__sqlite_fifo_folder does. */
 static int make_folder(const char *folder, const char *database)
 {
     if (mkdir(folder, 0700) != 0)
-        return errno == EEXIST ? simba__sqlite_bell_folder(folder) : -errno;
+        return errno == EEXIST ? simba__sqlite_fifo_folder(folder) : -errno;
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
@@ -63,8 +63,8 @@ static bool is_at(int folder, unsigned number, dev_t device, ino_t inode)
            status.st_ino == inode;
 }
 
-/* Returns 0, -EAGAIN if somebody has the bell, or another negative errno. */
-static int claim(simba__sqlite_bell *bell, int folder, unsigned number, const char *database)
+/* Returns 0, -EAGAIN if somebody has the fifo, or another negative errno. */
+static int claim(simba__sqlite_fifo *fifo, int folder, unsigned number, const char *database)
 {
     struct stat status;
     const bool made = mkfifoat(folder, name_of(number).text, 0600) == 0;
@@ -82,61 +82,61 @@ static int claim(simba__sqlite_bell *bell, int folder, unsigned number, const ch
         close(fd);
         return -EAGAIN;
     }
-    bell->fd = fd;
-    bell->number = (int)number;
-    bell->device = status.st_dev;
-    bell->inode = status.st_ino;
+    fifo->fd = fd;
+    fifo->number = (int)number;
+    fifo->device = status.st_dev;
+    fifo->inode = status.st_ino;
     return 0;
 }
 
-int simba__sqlite_bell_hang(simba__sqlite_bell *bell, const char *folder, const char *database, uint64_t random)
+int simba__sqlite_fifo_make(simba__sqlite_fifo *fifo, const char *folder, const char *database, uint64_t random)
 {
-    SIMBA__ASSERT(bell->fd < 0);
+    SIMBA__ASSERT(fifo->fd < 0);
     simba__descriptors_hold();
     const int fd = make_folder(folder, database);
     if (fd < 0)
         return fd;
     int rc = -EAGAIN;
-    for (unsigned i = 0; i < SIMBA__SQLITE_BELLS && rc == -EAGAIN; i++)
-        rc = claim(bell, fd, (unsigned)((random + i) % SIMBA__SQLITE_BELLS), database);
+    for (unsigned i = 0; i < SIMBA__SQLITE_FIFOS && rc == -EAGAIN; i++)
+        rc = claim(fifo, fd, (unsigned)((random + i) % SIMBA__SQLITE_FIFOS), database);
     close(fd);
     if (rc == 0)
-        (void)simba__sqlite_bell_drain(bell); /* drop what was meant for the owner before us */
+        (void)simba__sqlite_fifo_drain(fifo); /* drop what was meant for the owner before us */
     return rc == -EAGAIN ? -EUSERS : rc;
 }
 
-bool simba__sqlite_bell_is_current(const simba__sqlite_bell *bell, const char *folder)
+bool simba__sqlite_fifo_is_current(const simba__sqlite_fifo *fifo, const char *folder)
 {
-    const int fd = bell->fd >= 0 ? simba__sqlite_bell_folder(folder) : -EBADF;
+    const int fd = fifo->fd >= 0 ? simba__sqlite_fifo_folder(folder) : -EBADF;
     if (fd < 0)
         return false;
-    const bool current = is_at(fd, (unsigned)bell->number, bell->device, bell->inode);
+    const bool current = is_at(fd, (unsigned)fifo->number, fifo->device, fifo->inode);
     close(fd);
     return current;
 }
 
 /* Release the lock last: until then nobody else can take the number. */
-void simba__sqlite_bell_take_down(simba__sqlite_bell *bell, const char *folder)
+void simba__sqlite_fifo_remove(simba__sqlite_fifo *fifo, const char *folder)
 {
-    if (bell->fd < 0)
+    if (fifo->fd < 0)
         return;
-    const int fd = simba__sqlite_bell_folder(folder);
+    const int fd = simba__sqlite_fifo_folder(folder);
     if (fd >= 0) {
-        if (is_at(fd, (unsigned)bell->number, bell->device, bell->inode))
-            (void)unlinkat(fd, name_of((unsigned)bell->number).text, 0);
+        if (is_at(fd, (unsigned)fifo->number, fifo->device, fifo->inode))
+            (void)unlinkat(fd, name_of((unsigned)fifo->number).text, 0);
         close(fd);
     }
-    close(bell->fd);
-    bell->fd = -1;
-    bell->number = -1;
+    close(fifo->fd);
+    fifo->fd = -1;
+    fifo->number = -1;
 }
 
-unsigned simba__sqlite_bell_drain(const simba__sqlite_bell *bell)
+unsigned simba__sqlite_fifo_drain(const simba__sqlite_fifo *fifo)
 {
     unsigned char bytes[4096];
     unsigned rings = 0;
     size_t drained = 0;
-    for (ssize_t got; drained < DRAINED_AT_ONCE && (got = read(bell->fd, bytes, sizeof bytes)) > 0;) {
+    for (ssize_t got; drained < DRAINED_AT_ONCE && (got = read(fifo->fd, bytes, sizeof bytes)) > 0;) {
         for (ssize_t i = 0; i < got; i++)
             rings |= bytes[i];
         drained += (size_t)got;
@@ -144,8 +144,8 @@ unsigned simba__sqlite_bell_drain(const simba__sqlite_bell *bell)
     return rings;
 }
 
-bool simba__sqlite_bell_ring(int folder, unsigned number, simba__sqlite_ring ring, simba__sqlite_bell_forsaken forsaken,
-                             void *user)
+bool simba__sqlite_fifo_signal(int folder, unsigned number, simba__sqlite_signal ring,
+                               simba__sqlite_fifo_abandoned abandoned, void *user)
 {
     const unsigned char byte = (unsigned char)ring;
     const int fd = open_fifo(folder, number);
@@ -153,9 +153,9 @@ bool simba__sqlite_bell_ring(int folder, unsigned number, simba__sqlite_ring rin
         return false;
     const bool somebodys = flock(fd, LOCK_SH | LOCK_NB) != 0;
     if (somebodys)
-        (void)!write(fd, &byte, 1); /* if it is full, it has been rung often enough */
+        (void)!write(fd, &byte, 1); /* if it is full, it has been signalled often enough */
     else
-        forsaken(user, number);
+        abandoned(user, number);
     close(fd);
     return somebodys;
 }

@@ -4,8 +4,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "backends/sqlite/line.h"
 #include "backends/sqlite/notify.h"
+#include "backends/sqlite/waiters.h"
 #include "backends/test_sqlite.h"
 
 enum { WAITERS = 3 };
@@ -163,14 +163,14 @@ static void killed_in_line(void **state)
     assert_told(&s.waiters[0], 0, SIMBA_PUSH_RELEASED, NULL);
 
     /* And its place is empty. */
-    simba__sqlite_line line;
+    simba__sqlite_queue line;
     simba__sqlite_notify *notify = NULL;
     simba_error err;
     const uint64_t hash = simba__sqlite_notify_hash("orders");
     assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
-    simba__sqlite_notify_read_line(notify, simba__sqlite_line_number(hash), &line);
+    simba__sqlite_notify_read_queue(notify, simba__sqlite_queue_number(hash), &line);
     unsigned places = 0;
-    for (int i = 0; i < SIMBA__SQLITE_BELLS; i++)
+    for (int i = 0; i < SIMBA__SQLITE_FIFOS; i++)
         places += line.cells[i] != 0;
     assert_int_equal(places, 1);
     simba__sqlite_notify_close(notify);
@@ -179,27 +179,27 @@ static void killed_in_line(void **state)
     close(ready[1]);
 }
 
-/* Whoever hangs up a bell that a killed process had does not stand where that one stood: in the first line, in two that lie beside each
+/* Whoever hangs up a fifo that a killed process had does not stand where that one stood: in the first line, in two that lie beside each
  * other, and in the last one, with holes of the file between them. */
 static void places_are_not_inherited(void **state)
 {
     fixture *f = *state;
     simba_error err;
-    simba__sqlite_line line;
+    simba__sqlite_queue line;
     simba__sqlite_notify *notify = NULL;
     assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
     assert_int_equal(simba__sqlite_notify_attend(notify, 7), 0);
-    static const size_t lines[] = {0, 3, 4, SIMBA__SQLITE_LINES - 1};
+    static const size_t lines[] = {0, 3, 4, SIMBA__SQLITE_QUEUES - 1};
     enum { COUNT = sizeof lines / sizeof *lines };
     for (size_t i = 0; i < COUNT; i++)
-        simba__sqlite_notify_say_place(notify, lines[i], simba__sqlite_line_cell(lines[i], false, 0));
-    const int number = notify->bell.number;
-    close(notify->bell.fd); /* as if it had died */
-    notify->bell.fd = -1;
+        simba__sqlite_notify_write_entry(notify, lines[i], simba__sqlite_queue_entry(lines[i], false, 0));
+    const int number = notify->fifo.number;
+    close(notify->fifo.fd); /* as if it had died */
+    notify->fifo.fd = -1;
     assert_int_equal(simba__sqlite_notify_attend(notify, 7), 0);
-    assert_int_equal(notify->bell.number, number);
+    assert_int_equal(notify->fifo.number, number);
     for (size_t i = 0; i < COUNT; i++) {
-        simba__sqlite_notify_read_line(notify, lines[i], &line);
+        simba__sqlite_notify_read_queue(notify, lines[i], &line);
         assert_int_equal(line.cells[number], 0);
     }
     simba__sqlite_notify_close(notify);
@@ -263,8 +263,8 @@ static void many_mutexes(void **state)
         open_store(f, &f->a);
         for (int i = 0, n = 0; i < count; n++) {
             snprintf(names[i], sizeof names[i], "m%d", n);
-            const size_t line = simba__sqlite_line_number(simba__sqlite_notify_hash(names[i]));
-            if (count == 2 && i == 1 && line != simba__sqlite_line_number(simba__sqlite_notify_hash(names[0])))
+            const size_t line = simba__sqlite_queue_number(simba__sqlite_notify_hash(names[i]));
+            if (count == 2 && i == 1 && line != simba__sqlite_queue_number(simba__sqlite_notify_hash(names[0])))
                 continue;
             topics[i] = (simba_topic){.mutex = names[i]};
             assert_mine(acquire(&s.holder, names[i], "h", 100 + (uint64_t)i));
@@ -325,7 +325,7 @@ static unsigned count_bells(const fixture *f)
     return count;
 }
 
-/* Who holds a mutex for a moment hangs up no bell; those who do take it down in the end. */
+/* Who holds a mutex for a moment hangs up no fifo; those who do take it down in the end. */
 static void bells_are_taken_down(void **state)
 {
     fixture *f = *state;
@@ -340,7 +340,7 @@ static void bells_are_taken_down(void **state)
     assert_int_equal(count_bells(f), 0);
 }
 
-/* Somebody removes the bells, or puts something else in their place: after a while they hang again. */
+/* Somebody removes the fifos, or puts something else in their place: after a while they hang again. */
 static void bells_removed(void **state)
 {
     fixture *f = *state;
@@ -364,7 +364,7 @@ static void bells_removed(void **state)
     end();
 }
 
-/* A flood does not keep the one whose bell it is. */
+/* A flood does not keep the one whose fifo it is. */
 static void about_flood(void **state)
 {
     fixture *f = *state;
@@ -372,13 +372,13 @@ static void about_flood(void **state)
     simba__sqlite_notify *notify = NULL;
     assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
     assert_int_equal(simba__sqlite_notify_attend(notify, 0), 0);
-    const int folder = simba__sqlite_bell_folder(notify->bells);
+    const int folder = simba__sqlite_fifo_folder(notify->fifos);
     for (int i = 0; i < 100000; i++)
         assert_true(
-            simba__sqlite_bell_ring(folder, (unsigned)notify->bell.number, SIMBA__SQLITE_RING_NEWS, NULL, NULL));
+            simba__sqlite_fifo_signal(folder, (unsigned)notify->fifo.number, SIMBA__SQLITE_SIGNAL_CHANGES, NULL, NULL));
     close(folder);
-    assert_int_equal(simba__sqlite_bell_drain(&notify->bell), SIMBA__SQLITE_RING_NEWS);
-    assert_int_equal(simba__sqlite_bell_drain(&notify->bell), 0);
+    assert_int_equal(simba__sqlite_fifo_drain(&notify->fifo), SIMBA__SQLITE_SIGNAL_CHANGES);
+    assert_int_equal(simba__sqlite_fifo_drain(&notify->fifo), 0);
     simba__sqlite_notify_close(notify);
 }
 
