@@ -2,6 +2,7 @@
 #include "lib/testhost.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -425,7 +426,10 @@ bool testhost_await_pushes(testhost *h, size_t count)
 
 void testhost_settle(testhost *h)
 {
+    struct pollfd ready = {.fd = h->reactor.set, .events = POLLIN};
     testhost_run_jobs(h);
-    look(h, 0);
-    testhost_run_jobs(h);
+    for (int i = 0; i < 100 && poll(&ready, 1, 0) > 0; i++) {
+        look(h, 0);
+        testhost_run_jobs(h);
+    }
 }

@@ -159,7 +159,8 @@ static void take_results(simba__pg_conn *conn)
         lose_talker(conn);
 }
 
-/* What is left is reported again. */
+/* A notification that came before an answer is told before it. One behind the answer may be in libpq's hands by now, so nothing
+ * would report it. What is left in the socket is reported again. */
 static void take_input(simba__pg_conn *conn)
 {
     const unsigned life = conn->life;
@@ -168,6 +169,8 @@ static void take_input(simba__pg_conn *conn)
     take_notifications(conn);
     if (conn->life == life)
         take_results(conn);
+    if (conn->life == life)
+        take_notifications(conn);
     if (conn->life == life && (!works || PQstatus(conn->pg) == CONNECTION_BAD)) {
         simba__pg_fail_connection(conn->options, conn->pg, &why);
         lose(conn, &why);

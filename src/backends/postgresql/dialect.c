@@ -350,6 +350,7 @@ static void on_opened(simba__pg_conn *conn)
 static void on_lost(simba__pg_conn *conn, const simba__sql_failure *why)
 {
     simba__pg_session *session = SIMBA__OF_NODE(conn, simba__pg_session, conn);
+    simba__sql_listening_lost(&session->shared->listener->listening);
     if (session->task == SIMBA__PG_OPENS)
         fail(session, why);
 }
@@ -375,6 +376,7 @@ static void start(void *conn, simba__sql_lane *lane, simba__sql_step *step, simb
         get_ready(session);
     } else if (step->action == SIMBA__SQL_CLOSE) {
         simba__pg_conn_close(&session->conn);
+        simba__sql_listening_lost(&session->shared->listener->listening);
         finish(session, NULL);
     } else if (!simba__pg_conn_is_open(&session->conn)) {
         simba__sql_fail(&lost, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: the connection is lost",

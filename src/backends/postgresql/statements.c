@@ -13,7 +13,7 @@
 #define NOTE "encode(note, 'hex'), note_written_at"
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 #define VERSION_MAX "9223372036854775807"
-/* A waiter stays in line until a while after it should have asked again, which is when the lease that it knows of ends. It may
+/* A waiter stays in the queue until a while after it should have asked again, which is when the lease that it knows of ends. It may
  * have learnt of a later one by a poll, so that puts it off as well. */
 #define IN_LINE_UNTIL "greatest(now_ms + 75000, seen.transition_at + 30000)"
 
@@ -128,7 +128,7 @@ static const char decide_sql[] =
     "      deed := 'done';\n"
     "    end if;\n"
     "    writes := writes or deed = 'done';\n"
-    "    -- The line.\n"
+    "    -- The queue.\n"
     "    if op = 'q' and deed = 'refused' then\n"
     "      delete from @W w where w.mutex = name and w.until < now_ms;\n"
     "      insert into @W as w (mutex, nonce, channel, since, until, invited)\n"
@@ -172,7 +172,7 @@ static const char decide_sql[] =
     "    forgotten_version := seen.forgotten_version;\n"
     "    return next;\n"
     "  end loop;\n"
-    "  if not writes then -- a place in the line may be lost\n"
+    "  if not writes then -- a place in the queue may be lost\n"
     "    settings := set_config('synchronous_commit', 'off', true);\n"
     "  end if;\n"
     "end $simba$;\n";

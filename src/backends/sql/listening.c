@@ -35,6 +35,7 @@ static void become_deaf(simba__sql_listening *listening)
                              "%s %s: notifications do not arrive, probably because a pooler in transaction mode is in "
                              "between; waiters poll instead",
                              listening->store->place.store, listening->store->place.where);
+    listening->must_enter = true; /* contenders that are refused meanwhile do not enter the queue */
     set_hearing(listening, SIMBA__SQL_DEAF);
     set_timer(listening, doubled(DEAF_NS, listening->deaf_tests));
     listening->deaf_tests++;
@@ -92,6 +93,11 @@ void simba__sql_listening_up(simba__sql_listening *listening)
     set_hearing(listening, SIMBA__SQL_LISTENS);
 }
 
+void simba__sql_listening_lost(simba__sql_listening *listening)
+{
+    listening->must_enter = true;
+}
+
 void simba__sql_listening_doubt(simba__sql_listening *listening)
 {
     listening->may_be_elsewhere = true;
@@ -103,6 +109,7 @@ void simba__sql_listening_down(simba__sql_listening *listening)
 {
     listening->not_before.ns =
         listening->host->now(listening->host).ns + doubled(FIRST_PAUSE_NS, listening->failures++);
+    listening->must_enter = true;
     set_hearing(listening, SIMBA__SQL_ASLEEP);
 }
 
@@ -144,17 +151,16 @@ bool simba__sql_listening_may_wait(const simba__sql_listening *listening)
     return listening->deaf_tests == 0;
 }
 
-/* Contenders that were refused while the store heard nothing are in no line, and the store will not poll for them much
- * longer. */
+/* From now on the store hardly polls. */
 static void pass_test(simba__sql_listening *listening)
 {
-    const bool was_deaf = listening->deaf_tests > 0;
     listening->failures = listening->deaf_tests = 0;
     listening->has_heard = true;
     listening->was_asked_for = false;
     set_hearing(listening, SIMBA__SQL_HEARS);
-    if (was_deaf)
-        simba__sql_ask_all(listening->store);
+    if (listening->must_enter)
+        simba__sql_enter_all(listening->store);
+    listening->must_enter = false;
 }
 
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload)

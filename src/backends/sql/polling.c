@@ -100,16 +100,6 @@ void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
     }
 }
 
-void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(void *user, simba__sql_polled *polled),
-                             void *user)
-{
-    for (unsigned rung = 0; rung < SIMBA__SQL_RUNGS; rung++)
-        for (simba__sql_polled *polled = polling->rungs[rung], *next; polled; polled = next) {
-            next = polled->rung_next;
-            each(user, polled);
-        }
-}
-
 void simba__sql_polled_put_off(simba__sql_polling *polling, const simba__sql_polled *polled, simba_local now)
 {
     polling->due[polled->rung] = now;

@@ -83,10 +83,6 @@ size_t simba__sql_polling_count(const simba__sql_polling *polling, simba_local n
 void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
                              void (*each)(void *user, simba__sql_polled *polled), void *user);
 
-/* Call `each` for every mutex. */
-void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(void *user, simba__sql_polled *polled),
-                             void *user);
-
 /* A job begins: the moment for `began` below. */
 uint64_t simba__sql_polling_begin(simba__sql_polling *polling);
 /* A poll was put off, because its idle connection had ended: it is due at once. */

@@ -593,16 +593,10 @@ void simba__sql_notified(simba__sql_store *self, const char *mutex)
         self->host->push(self->host, polled->topic, &push);
 }
 
-static void tell_to_ask(void *store, simba__sql_polled *polled)
+void simba__sql_enter_all(simba__sql_store *self)
 {
-    const simba__sql_store *self = store;
-    const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
-    self->host->push(self->host, polled->topic, &push);
-}
-
-void simba__sql_ask_all(simba__sql_store *self)
-{
-    simba__sql_polling_each(&self->polling, tell_to_ask, self);
+    const simba_push push = {.kind = SIMBA_PUSH_SESSION_BACK};
+    self->host->push(self->host, NULL, &push);
 }
 
 void simba__sql_noted(simba__sql_store *self, const char *mutex)

@@ -96,8 +96,8 @@ void simba__sql_close(void *instance);
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
 /* The note of this mutex has changed: tell its watchers in this client. */
 void simba__sql_noted(simba__sql_store *self, const char *mutex);
-/* For every mutex with waiters here, one of them asks the server now, and so enters the queue. */
-void simba__sql_ask_all(simba__sql_store *self);
+/* The server may know nothing of the waiters here: every one of them asks, and so enters the queue. */
+void simba__sql_enter_all(simba__sql_store *self);
 /* The mutex may have been released, and others heard of it before the waiters here: look in a while, later for a
  * greater `place`, which begins with 1. */
 void simba__sql_stand_by(simba__sql_store *self, const char *mutex, unsigned place);

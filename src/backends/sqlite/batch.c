@@ -195,14 +195,7 @@ static bool concerns_note(const simba__sqlite_batch_item *item)
 static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, simba__row *row, bool *ret_exists,
                 simba_error *err)
 {
-    const simba__row *recent =
-        batch->writes ? simba__sqlite_recent_find(&batch->recent, item->effect.hash, item->ask.mutex) : NULL;
-    int rc = 0;
-    *ret_exists = recent != NULL;
-    if (recent)
-        *row = *recent;
-    else
-        rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
+    int rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
     if (rc == 0 && concerns_note(item))
         rc = simba__sqlite_note_identify(&batch->db, item->ask.mutex, row, err);
     if (rc < 0 || *ret_exists || item->ask.op != SIMBA_OP_ACQUIRE)
@@ -212,22 +205,17 @@ static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item
     return rc;
 }
 
-static int store(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, const simba__row *row, bool exists,
+static int store(simba__sqlite_batch *batch, const simba_request *request, const simba__row *row, bool exists,
                  simba_error *err)
 {
-    const simba_request *request = &item->ask;
-    if (request->op == SIMBA_OP_WRITE_NOTE)
+    switch (request->op) {
+    case SIMBA_OP_WRITE_NOTE:
         return simba__sqlite_note_store(&batch->db, request, row, err);
-    int rc;
-    if (request->op == SIMBA_OP_FORGET)
-        rc = simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
-    else
-        rc = simba__sqlite_db_store(&batch->db, request->mutex, row, exists, item->effect.before, err);
-    if (request->op == SIMBA_OP_FORGET || rc < 0)
-        simba__sqlite_recent_forget(&batch->recent);
-    else
-        simba__sqlite_recent_keep(&batch->recent, item->effect.hash, request->mutex, row);
-    return rc;
+    case SIMBA_OP_FORGET:
+        return simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
+    default:
+        return simba__sqlite_db_store(&batch->db, request->mutex, row, exists, err);
+    }
 }
 
 static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqlite_batch_item *item, simba_error *err)
@@ -246,7 +234,7 @@ static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqli
     const uint64_t token_before = row.token;
     effect->before = row.version;
     if (simba__row_apply(&row, now, request)) {
-        rc = store(batch, item, &row, exists, err);
+        rc = store(batch, request, &row, exists, err);
         if (is_handover(request, token_before, &row))
             effect->marked =
                 simba__sqlite_notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
@@ -287,8 +275,6 @@ static int carry_out_all(simba__sqlite_batch *batch)
     const simba__row_now now = {.ns = simba__sqlite_batch_host_ns(batch),
                                 .epoch_us = batch->host->epoch_us(batch->host)};
     read_slots(batch, now.ns);
-    if (batch->writes && !simba__sqlite_db_is_alone(&batch->db))
-        simba__sqlite_recent_forget(&batch->recent);
     for (size_t i = 0; i < batch->count; i++) {
         simba__sqlite_effect *effect = &batch->items[i].effect;
         simba_error error;

@@ -12,7 +12,6 @@
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/note.h"
 #include "backends/sqlite/notify.h"
-#include "backends/sqlite/recent.h"
 
 /* What a LIST found. */
 typedef struct simba__sqlite_listing simba__sqlite_listing;
@@ -42,7 +41,6 @@ typedef struct simba__sqlite_batch {
     uint64_t seed;
     bool notify_stale;
     int64_t notify_checked_ns;
-    simba__sqlite_recent recent;
     simba__sqlite_notify_cells cells; /* slots as they were at some time within the last second */
     int64_t cells_read_ns;            /* 0: never */
 
