@@ -21,7 +21,6 @@ typedef struct item {
 
 static redis_options options;
 static simba__endpoint endpoint = {.where = "there"};
-static redis_errands errands;
 static redis_session s;
 static item items[REQUESTS];
 static size_t item_count;
@@ -151,8 +150,7 @@ static void begin(redis_kind kind, long replicas)
     options = (redis_options){.kind = kind, .replicas = replicas, .timeout_ns = 3000 * INT64_C(1000000)};
     item_count = 0;
     lessons = 0;
-    simba__redis_errands_init(&errands, NULL);
-    simba__redis_session_init(&s, &options, &endpoint, &errands);
+    simba__redis_session_init(&s, &options, &endpoint, NULL);
 }
 
 static inline redis_errand *submit(simba_op op, const char *mutex, int64_t now_ms)
@@ -163,7 +161,7 @@ static inline redis_errand *submit(simba_op op, const char *mutex, int64_t now_m
     snprintf(i->mutex, sizeof i->mutex, "%s", mutex);
     i->request = (simba_request){
         .op = op, .mutex = i->mutex, .id = "me", .ttl_ms = 100, .transition_ms = 100, .deadline = at(now_ms + 1000)};
-    i->errand = simba__redis_errand_begin(&errands, REDIS_FOR_REQUEST, &i->request);
+    i->errand = simba__redis_errand_begin(NULL, REDIS_FOR_REQUEST, &i->request);
     assert_non_null(i->errand);
     simba__redis_session_submit(&s, i->errand);
     return i->errand;
@@ -220,7 +218,6 @@ static int teardown(void **state)
     for (size_t i = 0; i < item_count; i++)
         if (items[i].errand) /* redirected, or left */
             simba__redis_errand_forget(items[i].errand);
-    simba__redis_errands_fini(&errands);
     return 0;
 }
 

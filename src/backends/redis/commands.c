@@ -237,14 +237,14 @@ static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, 
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_commands_init(redis_commands *self, redis_conns *conns, redis_errands *errands,
-                               const redis_commands_events *events, void *owner)
+int simba__redis_commands_init(redis_commands *self, redis_conns *conns, const redis_commands_events *events,
+                               void *owner)
 {
     self->host = conns->links.host;
     self->options = conns->options;
     self->events = events;
     self->owner = owner;
-    simba__redis_session_init(&self->session, conns->options, &self->conn.link.at, errands);
+    simba__redis_session_init(&self->session, conns->options, &self->conn.link.at, self->host);
     return simba__redis_conn_init(&self->conn, conns, &conn_events, self);
 }
 

@@ -36,8 +36,8 @@ struct redis_commands {
     bool wanted; /* a request or a list waits for the connection */
 };
 
-int simba__redis_commands_init(redis_commands *self, redis_conns *conns, redis_errands *errands,
-                               const redis_commands_events *events, void *owner);
+int simba__redis_commands_init(redis_commands *self, redis_conns *conns, const redis_commands_events *events,
+                               void *owner);
 void simba__redis_commands_flush(redis_commands *self);
 void simba__redis_commands_close(redis_commands *self, const simba_error *why);
 void simba__redis_commands_fini(redis_commands *self);

@@ -9,7 +9,6 @@
 #include "backends/redis/scripts.h"
 #include "util/list.h"
 
-typedef struct redis_errands redis_errands;
 typedef struct redis_errand redis_errand;
 struct redis_session;
 
@@ -44,7 +43,7 @@ typedef enum redis_outcome {
 typedef void redis_learn(void *user, const redisReply *reply);
 
 struct redis_errand {
-    redis_errands *all;
+    simba_host *host;
     simba__list_item item;         /* in the list of its stage; in none while it is IN_HAND */
     simba_request *request;        /* NULL: a command of our own */
     struct redis_session *session; /* the session that has it, unless it is IN_HAND */
@@ -64,16 +63,8 @@ struct redis_errand {
     bool expired;          /* its time is over, and nobody waits for the answer */
 };
 
-struct redis_errands {
-    simba_host *host;
-    simba__list spare; /* errands to use again */
-};
-
-void simba__redis_errands_init(redis_errands *self, simba_host *host);
-void simba__redis_errands_fini(redis_errands *self);
-
 /* A new errand, IN_HAND. `request` may be NULL. Returns NULL if there is no memory. */
-redis_errand *simba__redis_errand_begin(redis_errands *self, redis_purpose purpose, simba_request *request);
+redis_errand *simba__redis_errand_begin(simba_host *host, redis_purpose purpose, simba_request *request);
 /* Move it to another stage, and to the end of the list of that stage. IN_HAND has no list: NULL. */
 void simba__redis_errand_move(redis_errand *errand, redis_stage to, simba__list *list);
 /* Tell the client that the request is done. The caller has the errand IN_HAND. */

@@ -177,7 +177,7 @@ static void read_more(redis_lists *self, redis_list *list)
         *row = (simba_request){
             .op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .deadline = list->errand->request->deadline};
         list->busy++;
-        redis_errand *errand = simba__redis_errand_begin(self->nodes->errands, REDIS_FOR_REQUEST, row);
+        redis_errand *errand = simba__redis_errand_begin(self->host, REDIS_FOR_REQUEST, row);
         if (!errand) {
             list_fail(self, give_back(row), SIMBA_ENOMEM, "out of memory");
             return;

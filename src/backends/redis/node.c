@@ -9,7 +9,7 @@ redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
     if (!node)
         return NULL;
     node->all = nodes;
-    int rc = simba__redis_commands_init(&node->commands, &nodes->conns, nodes->errands, nodes->commands_events, node);
+    int rc = simba__redis_commands_init(&node->commands, &nodes->conns, nodes->commands_events, node);
     if (rc == 0)
         rc = simba__redis_conn_init(&node->pushes, &nodes->conns, nodes->push_events, node);
     if (rc < 0) {

@@ -35,7 +35,6 @@ typedef struct redis_topology {
 /* All servers of a store. */
 struct redis_nodes {
     redis_conns conns;
-    redis_errands *errands;
     redis_node *first;
     const redis_topology *topology;
     void *topology_data;

@@ -5,7 +5,7 @@
  *   writer      commands, as bytes on their way out     reader    replies out of bytes, within bounds
  *   reply       what an answer or a refusal means       scripts   the Lua scripts
  *   conn        one connection (net/link.h): greeting, and whole replies
- *   errands     requests and commands of our own, as plain data, and their pool
+ *   errands     requests and commands of our own, as plain data
  *   session     the protocol of a command connection, pure: events in, commands and outcomes out
  *   commands    the command connection: carries out what the session decides
  *   node        a server: a command connection and a subscription connection
@@ -16,7 +16,8 @@
  *   single, sentinel, cluster   topologies: which server a mutex is on, and how to find that out
  *   backend     the table of functions
  *
- * Everything runs under the lock of the client, on any thread that has something to ask or to read. Only the parser of hiredis is used. */
+ * Everything runs under the lock of the client, on any thread that has something to ask or to read. Only the parser of
+ * hiredis is used. */
 #ifndef SIMBA_BACKENDS_REDIS_H
 #define SIMBA_BACKENDS_REDIS_H
 

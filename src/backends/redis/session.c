@@ -70,9 +70,9 @@ static redis_errand *of_item(simba__list_item *item)
 }
 
 void simba__redis_session_init(redis_session *s, const redis_options *options, const simba__endpoint *at,
-                               redis_errands *errands)
+                               simba_host *host)
 {
-    *s = (redis_session){.options = options, .at = at, .errands = errands};
+    *s = (redis_session){.options = options, .at = at, .host = host};
 }
 
 bool simba__redis_session_renews(const redis_session *s)
@@ -154,7 +154,7 @@ static void send(redis_session *s, redis_errand *errand, simba_local now)
 /* Send a command of our own. NULL: out of memory. */
 static redis_errand *send_own(redis_session *s, redis_purpose purpose, simba_local now)
 {
-    redis_errand *errand = simba__redis_errand_begin(s->errands, purpose, NULL);
+    redis_errand *errand = simba__redis_errand_begin(s->host, purpose, NULL);
     if (errand)
         send(s, errand, now);
     return errand;

@@ -76,7 +76,7 @@ typedef struct redis_session {
     redis_confirmation confirmation;
     const redis_options *options;
     const simba__endpoint *at; /* for the text of errors */
-    redis_errands *errands;
+    simba_host *host;          /* of its errands */
     simba__list waiting;       /* those WAITING */
     simba__list sent;          /* SENT */
     simba__list held;          /* HELD */
@@ -94,7 +94,7 @@ typedef struct redis_session {
 
 /* It is DOWN. */
 void simba__redis_session_init(redis_session *s, const redis_options *options, const simba__endpoint *at,
-                               redis_errands *errands);
+                               simba_host *host);
 
 /* Take this errand, which is IN_HAND, and send it as soon as it can be sent. */
 void simba__redis_session_submit(redis_session *s, redis_errand *errand);

@@ -231,14 +231,12 @@ int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_cont
                             .hello = "PING\r\n",
                             .looked_up = look_whether_closed},
                   .options = &self->options},
-        .errands = &self->errands,
         .topology = topology,
         .commands_events = &commands_events,
         .push_events = &simba__redis_subs_events,
         .subs = &self->subs,
         .moved = moved,
     };
-    simba__redis_errands_init(&self->errands, host);
     const int rc = simba__redis_subs_init(&self->subs, &self->nodes);
     simba__redis_lists_init(&self->lists, &self->nodes);
     return rc == 0 ? topology->init(&self->nodes) : rc;
@@ -247,9 +245,10 @@ int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_cont
 void simba__redis_store_submit(void *instance, simba_request *request)
 {
     redis_store *self = instance;
-    redis_errand *errand = simba__redis_errand_begin(&self->errands, REDIS_FOR_REQUEST, request);
+    simba_host *host = self->nodes.conns.links.host;
+    redis_errand *errand = simba__redis_errand_begin(host, REDIS_FOR_REQUEST, request);
     if (!errand)
-        self->nodes.conns.links.host->fail(self->nodes.conns.links.host, request, SIMBA_ENOMEM, "redis: out of memory");
+        host->fail(host, request, SIMBA_ENOMEM, "redis: out of memory");
     else if (request->op == SIMBA_OP_LIST)
         simba__redis_list_begin(&self->lists, errand);
     else
@@ -307,7 +306,6 @@ void simba__redis_store_fini(void *instance)
     redis_store *self = instance;
     simba__redis_subs_fini(&self->subs);
     simba__redis_nodes_fini(&self->nodes);
-    simba__redis_errands_fini(&self->errands);
     simba__tls_context_free(self->nodes.conns.links.tls);
     simba__redis_options_free(&self->options);
 }

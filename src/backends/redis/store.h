@@ -8,7 +8,6 @@
 
 typedef struct redis_store {
     redis_options options;
-    redis_errands errands;
     redis_nodes nodes;
     redis_lists lists;
     redis_subs subs;
