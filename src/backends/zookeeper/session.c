@@ -131,7 +131,8 @@ static void connected(zk_session *session)
 static void disconnected(zk_session *session)
 {
     if (simba__zk_is_connected(session)) {
-        session->in_vain++;
+        if (session->in_vain++ == 0)
+            session->failures = 0; /* the connection was good, and no server has been tried since */
         session->events->disconnected(session);
         /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats included.
          * They get their answers when the next connection ends. */
