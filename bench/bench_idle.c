@@ -1,6 +1,6 @@
 /* What does a contender cost that has nothing to do? A process has 100,000 of them, each of which leads a mutex of its
- * own on memory://. This measures the bytes that the library takes for each, the threads, the CPU time of renewing them
- * all, and how much of that goes into counting it for the statistics. */
+ * own on memory://. This measures the bytes that the library takes for each, the threads, and the CPU time of renewing
+ * them all. */
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "core/tally.h"
 
 #define PATIENCE_MS 12000
 #define LOOK_MS 20
@@ -112,31 +111,6 @@ static void start_all(crowd *c)
     }
 }
 
-/* A renewal is two steps of the machine, the timer and the answer, and each of them is counted. */
-static double counting_cpu_ns(void)
-{
-    enum { ROUNDS = 2000000 };
-    static simba_stats stats = SIMBA_STATS_INIT;
-    const simba_reply reply = {.status = 0, .outcome = SIMBA_MINE};
-    simba__contention machine = {.phase = SIMBA__HOLD, .op = SIMBA_OP_RENEW};
-    simba__contention *volatile seen = &machine; /* so that the compiler knows nothing beforehand */
-    const simba__actions actions = {.timer = {0}};
-    simba__event timer = {.kind = SIMBA__EV_TIMER};
-    simba__event answer = {.kind = SIMBA__EV_REPLY, .reply = &reply};
-    simba_local since = {0};
-    const double start = bench_cpu_seconds();
-    for (int i = 0; i < ROUNDS; i++) {
-        const simba__before asks = simba__tally_before(seen);
-        simba__tally_step(&stats, &asks, seen, &timer, &actions, &since);
-        answer.now.ns = i; /* up to 2 ms */
-        const simba__before answered = simba__tally_before(seen);
-        simba__tally_step(&stats, &answered, seen, &answer, &actions, &since);
-    }
-    if (stats.renewals != ROUNDS)
-        bench_fail("counting", "renewals are missing");
-    return (bench_cpu_seconds() - start) * 1e9 / ROUNDS;
-}
-
 /* Measure for at least one ttl, and until each was renewed: a stretch without renewals would flatter. */
 static void measure_renewals(const crowd *c)
 {
@@ -162,9 +136,6 @@ static void measure_renewals(const crowd *c)
     snprintf(what, sizeof what, "renewals in %.1f s", (double)elapsed_ns / 1e9);
     bench_add(what, (double)renewals, 0, "", BENCH_NO_GOAL, 0);
     bench_add("CPU time of a renewal", cpu * 1e6 / (double)renewals, 2, "us", BENCH_NO_GOAL, 0);
-    const double counting_ns = counting_cpu_ns();
-    bench_add("CPU time of counting a renewal", counting_ns, 1, "ns", BENCH_NO_GOAL, 0);
-    bench_add("that is of a renewal", counting_ns * (double)renewals / (cpu * 1e7), 2, "%", BENCH_BELOW, 1);
     bench_add("CPU while renewing all", cpu * 1e11 / (double)elapsed_ns, 1, "% of a core", BENCH_BELOW, 25);
 }
 

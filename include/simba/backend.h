@@ -152,7 +152,7 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_ACQUIRED, /* `owner` has it */
     SIMBA_PUSH_FREED, /* free now, but the store invited another waiter: tells observers. owner.token: of the ended grant */
     SIMBA_PUSH_SESSION_LOST, /* the session has ended, and all its grants with it; topic NULL: concerns the whole client */
-    SIMBA_PUSH_SESSION_BACK, /* there is a new session: every waiter enters anew; topic NULL */
+    SIMBA_PUSH_SESSION_BACK, /* there is a new session, or an empty queue: every waiter enters anew; topic NULL */
     SIMBA_PUSH_NOTED,        /* the note has changed; the owner has not */
 } simba_push_kind;
 

@@ -155,6 +155,9 @@ static void wait_for_it(simba_locker *locker, simba_local until)
             until = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
             simba__handle_send_stop(handle);
         } else if (stopping && simba__local_reached(client->now, until)) {
+            if (locker->candidate.machine.op == SIMBA_OP_ACQUIRE)
+                simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE, "acquire %s: the store does not answer",
+                            handle->watch->mutex);
             return;
         } else {
             simba__handle_wait(handle, until);

@@ -147,6 +147,7 @@ static bool is_meant(const simba_client *client, const void *waits_for, const vo
     return waits_for && (waits_for == awaits || (client->closing && waits_for == client));
 }
 
+/* Not all: whoever closes the client is woken too, and does not count, since it may have no use for what is offered to one. */
 static void wake(simba_client *client, const void *awaits, bool all)
 {
     for (simba__list_item *item = client->waiters.first, *next; item; item = next) {
@@ -154,7 +155,7 @@ static void wake(simba_client *client, const void *awaits, bool all)
         if (!is_meant(client, of_item(item)->awaits, awaits))
             continue;
         simba__list_append(&client->woken, item);
-        if (!all)
+        if (!all && of_item(item)->awaits == awaits)
             return;
     }
 }

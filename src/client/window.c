@@ -17,9 +17,7 @@ static simba__request *of_item(simba__list_item *item)
 
 static int queue_of(simba_op op)
 {
-    return op == SIMBA_OP_RENEW                                 ? RENEWALS
-           : op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE ? ENDINGS
-                                                                 : OTHERS;
+    return op == SIMBA_OP_RENEW ? RENEWALS : op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE ? ENDINGS : OTHERS;
 }
 
 /* --- requests -------------------------------------------------------------------------------------- */
@@ -57,24 +55,27 @@ static bool is_silent(const simba__window *window, simba_local now)
            simba__local_reached(now, simba__local_add(window->answered_at, window->silence_ns));
 }
 
-/* Where leases are sessions, a release that is not sent would leave the mutex owned for as long as the session lives: it stays
- * until it is sent, or the session is over. */
-static bool outlasts_silence(const simba__window *window, const simba__request *request)
+/* The first queue whose requests fail when the store is silent. Where leases are sessions, a release that is not sent would leave
+ * the mutex owned for as long as the session lives: releases and notes stay until they are sent, or the session is over. */
+static int first_to_fail(const simba__window *window)
 {
-    return (window->backend->caps & SIMBA_CAP_SESSION) && request->shown.op == SIMBA_OP_RELEASE;
+    return window->backend->caps & SIMBA_CAP_SESSION ? OTHERS : RENEWALS;
 }
 
-static void fail_queued(simba__window *window, bool all, int code, const char *why)
+static bool waits_for_silence(const simba__window *window)
 {
-    for (int q = 0; q < 3; q++) {
+    size_t count = 0;
+    for (int q = first_to_fail(window); q <= OTHERS; q++)
+        count += window->queued[q].count;
+    return count > 0 && window->outstanding.count > 0;
+}
+
+static void fail_queued(simba__window *window, int first, int code, const char *why)
+{
+    for (int q = first; q <= OTHERS; q++) {
         const size_t count = window->queued[q].count; /* those that are made because of this come later */
-        simba__list_item *item = window->queued[q].first;
-        for (size_t i = 0; i < count && item; i++) {
-            simba__request *request = of_item(item);
-            item = item->next;
-            if (all || !outlasts_silence(window, request))
-                window->host->fail(window->host, &request->shown, code, "%s", why);
-        }
+        for (size_t i = 0; i < count && window->queued[q].first; i++)
+            window->host->fail(window->host, &of_item(window->queued[q].first)->shown, code, "%s", why);
     }
 }
 
@@ -110,7 +111,7 @@ static void arm(simba__window *window)
     for (simba__list_item *item = window->outstanding.first; item; item = item->next)
         if (of_item(item)->of)
             at = simba__local_min(at, of_item(item)->shown.deadline);
-    if (queued(window) > 0 && window->outstanding.count > 0)
+    if (waits_for_silence(window))
         at = simba__local_min(at, simba__local_add(window->answered_at, window->silence_ns));
     if (at.ns != INT64_MAX)
         window->host->timer_set(window->host, &window->timer, at);
@@ -121,8 +122,8 @@ static void on_timer(simba_timer *timer, simba_local now)
     simba__window *window = SIMBA__OF_ITEM(timer, simba__window, timer);
     for (simba__request *request = first_due(window, now); request; request = first_due(window, now))
         expire(window, request);
-    if (is_silent(window, now) && queued(window) > 0)
-        fail_queued(window, false, SIMBA_EUNAVAILABLE, "not asked: the store does not answer");
+    if (is_silent(window, now))
+        fail_queued(window, first_to_fail(window), SIMBA_EUNAVAILABLE, "not asked: the store does not answer");
     arm(window);
 }
 
@@ -191,7 +192,7 @@ size_t simba__window_hand_over(simba__window *window, simba_local now)
         if (window->outstanding.count > 0)
             arm_by(window, deadline);
     }
-    if (queued(window) > 0 && window->outstanding.count > 0)
+    if (waits_for_silence(window))
         arm_by(window, simba__local_add(window->answered_at, window->silence_ns));
     return count;
 }
@@ -221,6 +222,6 @@ void simba__window_close(simba__window *window)
 {
     SIMBA__ASSERT(window->outstanding.count == 0);
     while (queued(window) > 0)
-        fail_queued(window, true, SIMBA_ECANCELED, "the client closes");
+        fail_queued(window, RENEWALS, SIMBA_ECANCELED, "the client closes");
     window->host->timer_clear(window->host, &window->timer);
 }

@@ -599,9 +599,10 @@ static void on_acquired_by_another(machine *m, const simba__event *event, action
     if (push->owner.token < m->owner.token)
         return; /* a reply came first */
     learn(m, &push->owner, out);
-    /* A contender that has not asked since its last leadership has to ask in any case. And where there is a queue, every waiter
-     * has to ask now and then: it loses its place when another contender of this client uses an invitation. */
-    if (m->queued && !m->in_flight && !m->timing->session && !m->leaves_queue)
+    /* A contender that has not asked since its last leadership has to ask in any case. So has one whose latest request has had no
+     * answer: this may be the grant that it asked for. And where there is a queue, every waiter has to ask now and then: it loses
+     * its place when another contender of this client uses an invitation. */
+    if (m->queued && m->failures == 0 && !m->in_flight && !m->timing->session && !m->leaves_queue)
         wait_for_end(m, &push->owner, push->now_ms, 0, event->now);
 }
 

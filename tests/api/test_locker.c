@@ -454,7 +454,7 @@ static void given_up_on_a_silent_store(void **state)
     tck_fault_hold(fault, SIMBA_OP_ACQUIRE);
     tck_fault_hold(fault, SIMBA_OP_RELEASE);
     assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, 20, &err));
-    assert_int_equal(1, tck_fault_count(fault, SIMBA_OP_RELEASE, TCK_HELD));
+    assert_int_equal(1, tck_fault_count(fault, SIMBA_OP_ACQUIRE, TCK_HELD));
     assert_rc(SIMBA_ESTATE, simba_locker_release(locker, NULL));
     for (int timeout_ms = 0; timeout_ms <= 20; timeout_ms += 20) {
         assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, timeout_ms, &err));

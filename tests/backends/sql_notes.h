@@ -97,12 +97,11 @@ static inline void about_forget(void **state)
 static inline void note_is_told(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     open_store(&a);
     open_store(&b);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_int_equal(testhost_watch(&b, &topic), 0);
-    ask(&b, SIMBA_OP_READ, "orders", NULL, 0, 0); /* as observers do */
     for (uint64_t number = 1; number <= 2; number++) {
         b.noted_pushes = 0;
         assert_int_equal(write_note(&a, "orders", "me", 1, token, number, "page").outcome, SIMBA_MINE);

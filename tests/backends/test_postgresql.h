@@ -74,7 +74,7 @@ static inline unsigned logged(const char *part)
 /* Statements of the store that are about rows. */
 static inline unsigned decisions(void)
 {
-    return logged("select * from \"simba_mutex_decide_3\"");
+    return logged("select * from \"simba_mutex_decide_4\"");
 }
 
 static inline int group_setup(void **state)
@@ -103,7 +103,7 @@ static inline int setup(void **state)
 {
     (void)state;
     say("set client_min_messages = error");
-    say("drop function if exists simba_mutex_decide_3(text[], text)");
+    say("drop function if exists simba_mutex_decide_4(text[], text)");
     say("drop table if exists simba_mutex, simba_mutex_waiters");
     return 0;
 }

@@ -582,6 +582,36 @@ static void silent_host(void **state)
     ref_watchdog(0);
 }
 
+static atomic_int acquires;
+
+/* Somebody else owns the mutex when it is asked for first. LISTEN is answered, and then the mutex is released: both come by one
+ * packet. */
+static bool release_with_answer(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
+{
+    static const char both[] = "C\0\0\0\013LISTEN\0Z\0\0\0\005IA\0\0\0\023\0\0\0\001c\0001 orders";
+    static const lie held = {NULL, OWNER, "somebody else"};
+    const char *values[COLUMNS];
+    if (statement == FAKE_PG_LOOK)
+        return fake_pg_look(f, client);
+    if (statement == FAKE_PG_OTHER)
+        return fake_pg_send(f, client, both, sizeof both);
+    const bool is_granted = asks[2] == 'q' && atomic_fetch_add(&acquires, 1) > 0;
+    fill_row(is_granted ? NULL : &held, asks, values);
+    values[TTL_AT] = values[TRANSITION_AT] = is_granted ? "1016000" : "9000000";
+    values[DEED] = is_granted ? "done" : "refused";
+    return fake_pg_one_row(f, client, COLUMNS, values);
+}
+
+/* A notification may arrive right behind the answer to what the listening connection was asked. It is heard at once. */
+static void notification_behind_an_answer(void **state)
+{
+    (void)state;
+    fake = (fake_postgresql){.answer = release_with_answer};
+    atomic_store(&acquires, 0);
+    assert_int_equal(try_lock("a release right behind an answer"), 0);
+    assert_int_equal(atomic_load(&acquires), 2);
+}
+
 static bool ask_for_password(fake_postgresql *f, int client)
 {
     return fake_pg_message(f, client, 'R', "\0\0\0\3", 4) && !fake_pg_gone(f, client, 5000);
@@ -601,9 +631,15 @@ static void clear_password(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_honest),  cmocka_unit_test(about_lies),      cmocka_unit_test(about_clocks),
-        cmocka_unit_test(about_answers), cmocka_unit_test(about_greetings), cmocka_unit_test(greeting_is_bounded),
-        cmocka_unit_test(silent_host),   cmocka_unit_test(clear_password),
+        cmocka_unit_test(about_honest),
+        cmocka_unit_test(about_lies),
+        cmocka_unit_test(about_clocks),
+        cmocka_unit_test(about_answers),
+        cmocka_unit_test(about_greetings),
+        cmocka_unit_test(greeting_is_bounded),
+        cmocka_unit_test(silent_host),
+        cmocka_unit_test(clear_password),
+        cmocka_unit_test(notification_behind_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void old_table(void **state)
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     testhost_close(&a);
-    say("drop function simba_mutex_decide_3(text[], text)");
+    say("drop function simba_mutex_decide_4(text[], text)");
     say("alter table simba_mutex drop note, drop note_written_at, drop note_token, drop note_number, drop "
         "forgotten_version");
     open_at(&a, url);

@@ -72,27 +72,6 @@ static void about_incarnations(void **state)
     testhost_close(&a);
 }
 
-/* What was given back because no replica had it may be asked for again, on another connection. If that is quicker, the grant
- * is not the one any more that was given back. */
-static void given_back_late(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const redis_store *store = a.store;
-    testhost_request first = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    assert_mine(*testhost_ask(&a, &first));
-    testhost_request second = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    second.request.transition_ms += 1000; /* another end of the lease, as a moment later it would be */
-    const simba_reply again = *testhost_ask(&a, &second);
-    assert_mine(again);
-    simba__redis_commands_give_back(&store->nodes.first->commands, &first.request);
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, again.owner.token));
-    first.request.reply = acquire(&a, "orders", "me", 1);
-    simba__redis_commands_give_back(&store->nodes.first->commands, &first.request);
-    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
-    testhost_close(&a);
-}
-
 /* Tokens grow, even if all keys are lost in between. */
 static void tokens_grow(void **state)
 {
@@ -355,27 +334,6 @@ static void patient_waiters_stay(void **state)
     testhost_close(&a);
 }
 
-/* A waiter that was taken for dead gets back into the queue, and tells a holder that listens of itself. */
-static void rejoining_tells_the_holder(void **state)
-{
-    (void)state;
-    open_store(&a);
-    testhost_request holder = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    holder.request.listens = true;
-    assert_mine(*testhost_ask(&a, &holder));
-    /* When it begins to listen, it asks whether anybody waits; let that be over. */
-    for (int i = 0; i < 1000 && strcmp(say("PUBSUB NUMSUB simba:{orders}@@@me"), "simba:{orders}@@@me 1") != 0; i++)
-        testhost_pump(&a, NULL, 5);
-    for (int i = 0; i < 3; i++)
-        ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    assert_false(pushed(&a, SIMBA_PUSH_WANTED, 0));
-    simba__redis_commands_tell(&((redis_store *)a.store)->nodes.first->commands, REDIS_REJOIN, "orders", 1,
-                               (const char *const[]){"you"});
-    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    assert_true(pushed(&a, SIMBA_PUSH_WANTED, 5000));
-    testhost_close(&a);
-}
-
 /* A release wakes the first waiter that is there; those in front of it that are not are dropped. Until that one has
  * come, nobody else is let in. */
 static void release_wakes_a_live_waiter(void **state)
@@ -541,7 +499,7 @@ static void about_databases(void **state)
     for (int i = 0; i < 2; i++) {
         open_at(&a, urls[i]);
         open_at(&b, urls[1 - i]);
-        simba_topic topic = {.mutex = "orders"};
+        simba_topic topic = {.mutex = "orders", .observed = true};
         watch(&b, &topic);
         assert_mine(acquire(&a, "orders", "me", 1));
         assert_mine(acquire(&b, "orders", "you", 2));
@@ -567,7 +525,7 @@ static void about_observing(void **state)
     (void)state;
     open_store(&a);
     open_store(&b);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&b, &topic);
     const simba_reply won = acquire(&a, "orders", "me and myself", 1);
     assert_true(testhost_await_pushes(&b, 1));
@@ -593,13 +551,13 @@ static void about_observing(void **state)
 }
 
 /* A subscription is made when something is first watched, survives a short pause in that, and ends after a longer one. */
-static void subscription_lingers(void **state)
+static void subscription_outlives_a_pause(void **state)
 {
     (void)state;
     open_store(&a);
     assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "");
     assert_string_equal(say("PUBSUB CHANNELS"), "");
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
     testhost_unwatch(&a, &topic);
@@ -777,7 +735,6 @@ int main(void)
         cmocka_unit_test_setup(about_examine, setup),
         cmocka_unit_test_setup(invitation_before_the_answer, setup),
         cmocka_unit_test_setup(about_incarnations, setup),
-        cmocka_unit_test_setup(given_back_late, setup),
         cmocka_unit_test_setup(tokens_grow, setup),
         cmocka_unit_test_setup(force_release, setup),
         cmocka_unit_test_setup(about_list, setup),
@@ -786,7 +743,6 @@ int main(void)
         cmocka_unit_test_setup(about_queue, setup),
         cmocka_unit_test_setup(stale_waiters_disappear, setup),
         cmocka_unit_test_setup(patient_waiters_stay, setup),
-        cmocka_unit_test_setup(rejoining_tells_the_holder, setup),
         cmocka_unit_test_setup(release_wakes_a_live_waiter, setup),
         cmocka_unit_test_setup(invitation_ignored, setup),
         cmocka_unit_test_setup(standby_for_many_hand_overs, setup),
@@ -794,7 +750,7 @@ int main(void)
         cmocka_unit_test_setup(invitation_used_by_another, setup),
         cmocka_unit_test_setup(about_databases, setup),
         cmocka_unit_test_setup(about_observing, setup),
-        cmocka_unit_test_setup(subscription_lingers, setup),
+        cmocka_unit_test_setup(subscription_outlives_a_pause, setup),
         cmocka_unit_test_setup(revocation_is_pushed, setup),
         cmocka_unit_test_setup(damaged_fence, setup),
         cmocka_unit_test_setup(damaged_grant, setup),

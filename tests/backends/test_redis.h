@@ -75,7 +75,7 @@ static inline void start_redis(const char *const *more)
 static inline int group_setup(void **state)
 {
     (void)state;
-    signal(SIGPIPE, SIG_IGN); /* the runtime's own threads block it */
+    signal(SIGPIPE, SIG_IGN); /* the client's own threads block it */
     server_init(&redis);
     snprintf(redis_url, sizeof redis_url, "redis://127.0.0.1:%d", redis.port);
     start_redis(NULL);

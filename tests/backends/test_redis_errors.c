@@ -398,7 +398,7 @@ static void subscription_cut(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     assert_string_equal(say("CLIENT KILL TYPE pubsub"), "1");
     assert_mine(acquire(&a, "orders", "me", 1));
@@ -407,6 +407,57 @@ static void subscription_cut(void **state)
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
     testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* A contender whose request ran out of time may have stopped by the time the refusal comes: nobody is subscribed for it then. */
+static void a_late_refusal_makes_no_waiter(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    server_signal(&redis, SIGSTOP);
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0);
+    r.request.queue = true;
+    r.request.deadline.ns = a.host.now(&a.host).ns + 50 * SIMBA__NS_PER_MS;
+    testhost_submit(&a, &r);
+    testhost_flush(&a);
+    assert_true(testhost_pump(&a, &r.done, 5000));
+    assert_int_equal(r.request.reply.status, SIMBA_ETIMEDOUT);
+    assert_int_equal(a.window.outstanding.count, 1);
+    server_signal(&redis, SIGCONT);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_int_equal(a.window.outstanding.count, 0);
+    testhost_pump(&a, NULL, 20);
+    assert_string_equal(say("PUBSUB CHANNELS simba:{orders}:*"), "");
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* A list whose time is over asks nothing more, and ends when the server has answered what it was asked. */
+static void an_expired_list_ends(void **state)
+{
+    (void)state;
+    open_store(&a);
+    for (int i = 0; i < TESTHOST_LISTED; i++)
+        say("SET simba:{m%d} somebody PX 60000", i);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    for (int steps = 0; steps < 6; steps++) { /* before the scan, in it, among the rows, after all */
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+        testhost_submit(&a, &r);
+        testhost_flush(&a);
+        for (int i = 0; i < steps && !r.done; i++)
+            testhost_pump(&a, &r.done, 1);
+        if (!r.done)
+            testhost_expire(&a, &r);
+        for (int i = 0; i < 1000 && a.window.outstanding.count > 0; i++)
+            testhost_pump(&a, NULL, 5);
+        assert_int_equal(a.window.outstanding.count, 0);
+        a.listed_count = 0;
+    }
+    assert_mine(acquire(&a, "orders", "me", 1));
     testhost_close(&a);
 }
 
@@ -504,6 +555,8 @@ int main(void)
         cmocka_unit_test_setup(about_loading, setup),
         cmocka_unit_test_setup(login_unknown, setup),
         cmocka_unit_test_setup(subscription_cut, setup),
+        cmocka_unit_test_setup(a_late_refusal_makes_no_waiter, setup),
+        cmocka_unit_test_setup(an_expired_list_ends, setup),
         cmocka_unit_test_setup(about_frozen, setup),
         cmocka_unit_test_setup(close_early, setup),
         cmocka_unit_test_setup(close_before_connecting, setup),

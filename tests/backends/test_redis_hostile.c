@@ -163,6 +163,6 @@ int main(void)
         cmocka_unit_test(huge_array),        cmocka_unit_test(deep_arrays),   cmocka_unit_test(about_endless),
         cmocka_unit_test(malformed_answers), cmocka_unit_test(proper_answer),
     };
-    signal(SIGPIPE, SIG_IGN); /* the runtime's own threads block it */
+    signal(SIGPIPE, SIG_IGN); /* the client's own threads block it */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

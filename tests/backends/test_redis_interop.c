@@ -116,7 +116,7 @@ static void jvm_releases_to_us(void **state)
     testhost_close(&a);
 }
 
-/* How long it takes until this contender of ours, which waits, has it. The runtime's part, asking when it is pushed, is
+/* How long it takes until this contender of ours, which waits, has it. The client's part, asking when it is pushed, is
  * played here. */
 static int64_t ms_until_won(testhost *h, const char *id, uint64_t nonce)
 {
@@ -168,7 +168,7 @@ static void jvm_releases_under_a_watcher(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
@@ -252,7 +252,7 @@ static void jvm_acquires(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     jvm(jvm_acquire, "orders", "1:2@jvm", 1000);
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
@@ -287,7 +287,7 @@ static void about_garbage(void **state)
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     acquire_or_wait(&a, "orders", "you", 2);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     char nothing[3] = "\0\0";
     for (size_t c = 0; c < 3; c++) {
@@ -309,7 +309,7 @@ static void forged_news(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     watch(&a, &topic);
     say("PUBLISH simba:{orders}@@ %s", "acquired 18446744073709551615 1 2 9223372036854775807 1 nobody");
     say("PUBLISH simba:{orders}@@ %s", "released 18446744073709551615 nobody");

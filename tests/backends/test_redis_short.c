@@ -9,9 +9,9 @@
 
 enum { ROUNDS = 2000, IDS = 9, LIVING = 8 };
 
-/* The last one waits without listening, as somebody who was killed does. The third listens for those who wait. */
+/* The last one waits without listening, as somebody who was killed does. */
 static const char *const ids[IDS] = {"0:77@10.0.0.1", "b", "c", "d", "e", "f", "g", "h", "dead"};
-static const char *const nonces[IDS] = {"00000000000000000001", "00000000000000000002", "20000000000000000003",
+static const char *const nonces[IDS] = {"00000000000000000001", "00000000000000000002", "00000000000000000003",
                                         "00000000000000000004", "00000000000000000005", "00000000000000000006",
                                         "00000000000000000007", "00000000000000000008", "00000000000000000009"};
 
@@ -159,7 +159,6 @@ static void open_ear(side *s)
     for (int i = 0; i < LIVING; i++) {
         listen_to(s, ":", ids[i]);
         listen_to(s, "@@", ids[i]);
-        listen_to(s, "@@@", ids[i]);
     }
 }
 

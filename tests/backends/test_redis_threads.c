@@ -1,4 +1,4 @@
-/* The Redis store under the real runtime, and whichever thread it is called on: those who wait read for one another, and
+/* The Redis store under the real client, and whichever thread it is called on: those who wait read for one another, and
  * connections that break while nobody but they would notice are made again. */
 #include <dirent.h>
 #include <poll.h>
@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "backends/test_redis.h"
+#include "client/client.h"
 #include "lib/referee.h"
-#include "runtime/client.h"
 
 enum { THREADS = 6, ROUNDS = 40, CROWD = 2000 };
 #define LONG_MS ref_scaled_ms(15000)
@@ -80,10 +80,9 @@ static void *wait_for_it(void *arg)
 static bool is_quiet(void)
 {
     const redis_store *store = client->store;
-    simba__enter(&client->turn);
-    const bool quiet =
-        client->turn.led_for && client->stats.pushes > 0 && simba__redis_commands_idle(&store->nodes.first->commands);
-    simba__leave(&client->turn);
+    simba__lock(client);
+    const bool quiet = client->stats.pushes > 0 && simba__redis_commands_idle(&store->nodes.first->commands);
+    simba__unlock(client);
     return quiet;
 }
 
@@ -148,79 +147,6 @@ static void reader_finds_it_broken(void **state)
             say("CLIENT KILL SKIPME yes TYPE normal");
         end_waiting(&w, 0);
     }
-}
-
-static atomic_bool over;
-
-static void *hear_and_do_nothing(void *arg)
-{
-    (void)arg;
-    while (!atomic_load(&over))
-        simba__reactor_wait(&client->turn.reactor, &client->turn.reactor.threads, 10);
-    return NULL;
-}
-
-/* Whoever is told of answers is held up each time, by a signal handler or a debugger, before it can read them. And yet the
- * leader on the same client stays one: its renewals are looked at before they are found to be overdue. */
-static void reader_is_held_up(void **state)
-{
-    (void)state;
-    pthread_t thread;
-    simba_contender *leader;
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    options.timing.ttl_ms = ref_scaled_ms(500);
-    options.timing.transition_ms = ref_scaled_ms(1000);
-    assert_int_equal(simba_contender_new(client, "leading", &options, NULL, &leader), 0);
-    assert_int_equal(simba_contender_start(leader), 0);
-    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(leader) > 0));
-    atomic_store(&over, false);
-    assert_int_equal(pthread_create(&thread, NULL, hear_and_do_nothing, NULL), 0);
-    const uint64_t renewals = stats().renewals;
-    assert_true(REF_WITHIN(LONG_MS, stats().renewals >= renewals + 4));
-    assert_int_equal(stats().losses[SIMBA_REASON_EXPIRED], 0);
-    assert_int_equal(stats().grants, 2);
-    atomic_store(&over, true);
-    pthread_join(thread, NULL);
-    simba_contender_free(leader);
-}
-
-/* How long the keeper took to hear an invitation when the one that read is gone. */
-static int64_t hear_by_keeper_ms(simba_client *other)
-{
-    simba_locker *locker;
-    simba_contender *waits;
-    simba_error err = {0};
-    assert_int_equal(simba_locker_new(other, "orders", NULL, &err, &locker), 0);
-    assert_int_equal(simba_locker_acquire(locker, LONG_MS, &err), 0);
-    const simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    assert_int_equal(simba_contender_new(client, "orders", &options, &err, &waits), 0);
-    assert_int_equal(simba_contender_start(waits), 0);
-    while (strstr(say("PUBSUB CHANNELS simba:{orders}:*"), "orders") == NULL)
-        usleep(1000);
-    simba_locker *reader;
-    assert_int_equal(simba_locker_new(client, "another", NULL, &err, &reader), 0);
-    assert_int_equal(simba_locker_acquire(reader, LONG_MS, &err), 0);
-    const int64_t before_ms = ref_now_ms();
-    assert_int_equal(simba_locker_release(locker, &err), 0);
-    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(waits) > 0));
-    const int64_t took_ms = ref_now_ms() - before_ms;
-    simba_contender_free(waits);
-    simba_locker_free(reader);
-    simba_locker_free(locker);
-    return took_ms;
-}
-
-/* It hears it at once, and not by some timer, which makes up for it later. On a busy machine that may take a few tries. */
-static void keeper_reads_again(void **state)
-{
-    (void)state;
-    enum { TRIES = 20 };
-    simba_client *other = open_at_url(redis_url);
-    int tries = 0;
-    while (hear_by_keeper_ms(other) >= ref_scaled_ms(100) && ++tries < TRIES)
-        continue;
-    assert_true(tries < TRIES);
-    simba_client_close(other);
 }
 
 static unsigned threads_of_process(void)
@@ -374,57 +300,6 @@ static void holder_is_told(void **state)
     simba_contender_free(holder);
 }
 
-/* A client that lingers hears that others wait, even if they began while it had no connection, in whatever order its
- * connections come back. */
-static void told_after_an_outage(void **state)
-{
-    (void)state;
-    simba_locker_options lingering = SIMBA_LOCKER_OPTIONS_INIT;
-    lingering.timing.ttl_ms = lingering.timing.transition_ms = 4 * LONG_MS;
-    lingering.timing.linger_ms = 60000;
-    simba_client *other = open_at_url(redis_url);
-    simba_locker *holder;
-    simba_locker *waits;
-    simba_error err = {0};
-    assert_int_equal(simba_locker_new(client, "orders", &lingering, &err, &holder), 0);
-    assert_int_equal(simba_locker_new(other, "orders", NULL, &err, &waits), 0);
-    for (int i = 0; i < 15; i++) {
-        assert_int_equal(simba_locker_acquire(holder, LONG_MS, &err), 0);
-        assert_int_equal(simba_locker_release(holder, &err), 0);
-        say("CLIENT KILL TYPE normal");
-        say("CLIENT KILL TYPE pubsub");
-        const int rc = simba_locker_acquire(waits, LONG_MS, &err);
-        if (rc < 0)
-            fail_msg("round %d: %s", i, err.text);
-        assert_int_equal(simba_locker_release(waits, &err), 0);
-    }
-    simba_locker_free(holder);
-    simba_locker_free(waits);
-    simba_client_close(other);
-}
-
-/* Two lockers of one id that share no grant, because their leases differ: the one that lingers hears that the other waits. */
-static void twins_are_told_apart(void **state)
-{
-    (void)state;
-    simba_locker *twins[2];
-    simba_error err = {0};
-    for (int i = 0; i < 2; i++) {
-        simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-        options.id = "twin";
-        options.timing.ttl_ms = options.timing.transition_ms = (4 + i) * LONG_MS;
-        options.timing.linger_ms = 60000;
-        assert_int_equal(simba_locker_new(client, "orders", &options, &err, &twins[i]), 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        if (simba_locker_acquire(twins[i], LONG_MS, &err) < 0)
-            fail_msg("twin %d: %s", i, err.text);
-        assert_int_equal(simba_locker_release(twins[i], &err), 0);
-    }
-    simba_locker_free(twins[0]);
-    simba_locker_free(twins[1]);
-}
-
 static atomic_uint refusals, repeated;
 
 /* A busy machine may bring other causes in between, after which a refusal is news again. */
@@ -469,14 +344,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reader_is_woken, open_client, close_client),
         cmocka_unit_test_setup_teardown(reader_finds_it_broken, open_client, close_client),
-        cmocka_unit_test_setup_teardown(reader_is_held_up, open_client, close_client),
-        cmocka_unit_test_setup_teardown(keeper_reads_again, open_client, close_client),
         cmocka_unit_test_setup_teardown(no_thread_for_a_loop, open_client, close_client),
         cmocka_unit_test_setup_teardown(threads_read_for_one_another, open_client, close_client),
         cmocka_unit_test_setup_teardown(more_than_the_socket_takes, open_client, close_client),
         cmocka_unit_test_setup_teardown(holder_is_told, open_client, close_client),
-        cmocka_unit_test_setup_teardown(told_after_an_outage, open_client, close_client),
-        cmocka_unit_test_setup_teardown(twins_are_told_apart, open_client, close_client),
         cmocka_unit_test_setup_teardown(refusals_are_said_once, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);

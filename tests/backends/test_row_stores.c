@@ -16,8 +16,7 @@ static const char *const mutexes[MUTEXES] = {"a", "b", "ab"};
 static const char *const names[PEOPLE] = {"x", "y", "xy", "x"}; /* two share an id */
 
 typedef struct history {
-    bool forgets;      /* the memory store: see compare */
-    bool renews_first; /* SQLite: of the requests of one moment it carries out the renewals first */
+    bool forgets; /* the memory store: see compare */
     testhost *hosts[2];
     uint64_t seed;
     simba__row rows[MUTEXES];
@@ -98,11 +97,7 @@ static void step(history *h)
     for (unsigned i = 0; i < count; i++)
         assert_true(asked[i].done);
     for (unsigned i = 0; i < count; i++)
-        if (h->renews_first && asked[i].request.op == SIMBA_OP_RENEW)
-            compare(h, host, mutex[i], who[i], &asked[i].request);
-    for (unsigned i = 0; i < count; i++)
-        if (!h->renews_first || asked[i].request.op != SIMBA_OP_RENEW)
-            compare(h, host, mutex[i], who[i], &asked[i].request);
+        compare(h, host, mutex[i], who[i], &asked[i].request);
 }
 
 static void agree(const simba_backend *backend, const char *url, testhost *one, testhost *two)
@@ -110,10 +105,7 @@ static void agree(const simba_backend *backend, const char *url, testhost *one, 
     for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         char store[160];
         simba_error err = {0};
-        history h = {.forgets = backend == &simba__backend_memory,
-                     .renews_first = backend == &simba__backend_sqlite,
-                     .hosts = {one, two},
-                     .seed = seed * 7919};
+        history h = {.forgets = backend == &simba__backend_memory, .hosts = {one, two}, .seed = seed * 7919};
         snprintf(store, sizeof store, "%s%u", url, (unsigned)seed);
         assert_int_equal(testhost_open(one, backend, store, &err), 0);
         assert_int_equal(testhost_open(two, backend, store, &err), 0);

@@ -18,11 +18,11 @@ typedef struct scene {
 
 static scene s; /* of the test at hand */
 
-static void begin_to_wait(fixture *f, int i, bool every)
+static void begin_to_wait(fixture *f, int i, bool observed)
 {
     open_store(f, &s.waiters[i]);
     s.waiters[i].now_shift_ns = s.holder.now_shift_ns;
-    s.topics[i] = (simba_topic){.mutex = "orders", .every = every};
+    s.topics[i] = (simba_topic){.mutex = "orders", .observed = observed};
     assert_owned_by(acquire(&s.waiters[i], "orders", "w", 10 + (uint64_t)i), "h");
     assert_int_equal(testhost_watch(&s.waiters[i], &s.topics[i]), 0);
     testhost_settle(&s.waiters[i]);
@@ -129,21 +129,6 @@ static void observers_hear_of_everything(void **state)
     assert_mine(acquire(&s.waiters[1], "orders", "w", 11));
     assert_true(testhost_await_pushes(&s.waiters[0], 2));
     assert_told(&s.waiters[0], 1, SIMBA_PUSH_ACQUIRED, "w");
-    end();
-}
-
-/* One becomes an observer, or ceases to be one, while it watches. */
-static void about_every_changed(void **state)
-{
-    fixture *f = *state;
-    begin(f);
-    begin_to_wait(f, 0, false);
-    begin_to_wait(f, 1, false);
-    s.topics[1].every = true;
-    simba__backend_sqlite.every_changed(s.waiters[1].store, &s.topics[1]);
-    release();
-    assert_true(testhost_await_pushes(&s.waiters[1], 1));
-    assert_told(&s.waiters[1], 0, SIMBA_PUSH_RELEASED, NULL);
     end();
 }
 
@@ -405,7 +390,6 @@ int main(void)
         TEST(the_second_steps_in),
         TEST(who_left_is_not_next),
         TEST(observers_hear_of_everything),
-        TEST(about_every_changed),
         TEST(killed_in_line),
         TEST(places_are_not_inherited),
         TEST(own_waiters_stand_in_line),

@@ -49,7 +49,7 @@ static void kept_in_the_file(void **state)
 static void told_to_another_process(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "m", .every = true};
+    simba_topic topic = {.mutex = "m", .observed = true};
     b_holds_a_waits(f, &topic);
     const uint64_t token = ask(&f->b, SIMBA_OP_READ, "m", "", 0, 0).owner.token;
     f->a.noted_pushes = 0;

@@ -241,7 +241,7 @@ static void own_changes(void **state)
     simba_topic topic = {.mutex = "orders"};
     open_store(f, &f->a);
     open_store(f, &f->b);
-    simba_topic elsewhere = {.mutex = "orders", .every = true};
+    simba_topic elsewhere = {.mutex = "orders", .observed = true};
     assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* so that the bell is rung */
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
@@ -421,7 +421,7 @@ static void notify_file_deleted(void **state)
 {
     fixture *f = *state;
     char path[128];
-    simba_topic topic = {.mutex = "orders", .every = true};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     b_holds_a_waits(f, &topic);
     snprintf(path, sizeof path, "%s-notify", f->path);
     assert_int_equal(unlink(path), 0);
@@ -450,7 +450,7 @@ static void truncate_notify(const fixture *f, off_t size)
 static void notify_file_truncated(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders", .every = true};
+    simba_topic topic = {.mutex = "orders", .observed = true};
     b_holds_a_waits(f, &topic);
     truncate_notify(f, 0);
     assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "faults/sql_plays.h"
 
@@ -146,12 +147,40 @@ static void about_timeouts(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
+static long waiters(void)
+{
+    PGconn *pg = connect_raw();
+    PGresult *result = PQexec(pg, "select count(*) from simba_mutex_waiters");
+    const long n = PQresultStatus(result) == PGRES_TUPLES_OK ? strtol(PQgetvalue(result, 0, 0), NULL, 10) : -1;
+    PQclear(result);
+    PQfinish(pg);
+    return n;
+}
+
+/* L2: a server that has crashed knows nothing of those who wait, and neither does a standby that takes over. They enter the queue
+ * again, long before the lease that they know of ends, and so they are told of the next release. */
+static void queue_lost(void **state)
+{
+    (void)state;
+    char url[160];
+    snprintf(url, sizeof url, FORMAT, postgresql.hosts);
+    open_arena(url, arena_timing(10 * ARENA_LONG_MS, 10 * ARENA_LONG_MS));
+    ref_scene("queue lost");
+    assert_true(REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1));
+    restart();
+    assert_true(REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1));
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+    close_arena();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_PLAYS_TESTS,
         cmocka_unit_test(locked_row_among_others),
         cmocka_unit_test_setup_teardown(about_timeouts, setup, teardown),
+        cmocka_unit_test(queue_lost),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

@@ -182,7 +182,7 @@ static fake_pg_statement kind_of(const char *text, size_t size)
 {
     if (memmem(text, size, "to_regclass", strlen("to_regclass")))
         return FAKE_PG_LOOK;
-    return memmem(text, size, "_decide_3\"($1", strlen("_decide_3\"($1")) ? FAKE_PG_DECIDE : FAKE_PG_OTHER;
+    return memmem(text, size, "_decide_4\"($1", strlen("_decide_4\"($1")) ? FAKE_PG_DECIDE : FAKE_PG_OTHER;
 }
 
 /* Converse until the client hangs up. A statement is one message, or several that end with Sync. */

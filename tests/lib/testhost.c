@@ -2,6 +2,7 @@
 #include "lib/testhost.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,11 +192,19 @@ static void host_io_remove(simba_host *host, simba_io *io)
     simba__reactor_remove(&of(host)->reactor, io);
 }
 
+/* As the client does before it releases its lock. */
 void testhost_end_turn(testhost *h)
 {
-    while (h->wake_wanted) {
-        h->wake_wanted = false;
-        h->backend->woken(h->store);
+    for (;;) {
+        if (!h->closing && simba__window_has_work(&h->window)) {
+            simba__window_hand_over(&h->window, read_clock(h));
+            h->backend->flush(h->store);
+        } else if (h->wake_wanted) {
+            h->wake_wanted = false;
+            h->backend->woken(h->store);
+        } else {
+            break;
+        }
     }
 }
 
@@ -255,6 +264,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
 
 void testhost_close(testhost *h)
 {
+    h->closing = true;
     h->backend->close(h->store);
     testhost_end_turn(h);
     testhost_run_jobs(h);
@@ -281,13 +291,20 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
                                           .deadline = {read_clock(h).ns + 4000 * SIMBA__NS_PER_MS}}};
 }
 
+/* Where a test has the allocator fail on purpose, this request is not meant: try again. */
+static simba__request *make_request(const simba_request *shown, int64_t timeout_ns)
+{
+    simba__request *request = NULL;
+    for (int i = 0; i < 10 && !request; i++)
+        request = simba__request_new(shown, timeout_ns);
+    assert(request);
+    return request;
+}
+
 void testhost_submit(testhost *h, testhost_request *r)
 {
     const simba_local now = read_clock(h);
-    r->sent = NULL; /* where allocations fail on purpose, this one is not meant */
-    for (int tries = 0; tries < 100 && !r->sent; tries++)
-        r->sent = simba__request_new(&r->request, r->request.deadline.ns - now.ns);
-    assert(r->sent);
+    r->sent = make_request(&r->request, r->request.deadline.ns - now.ns);
     r->sent->of = r;
     r->sent->done = on_done;
     simba__window_add(&h->window, r->sent, now);
@@ -409,7 +426,10 @@ bool testhost_await_pushes(testhost *h, size_t count)
 
 void testhost_settle(testhost *h)
 {
+    struct pollfd ready = {.fd = h->reactor.set, .events = POLLIN};
     testhost_run_jobs(h);
-    look(h, 0);
-    testhost_run_jobs(h);
+    for (int i = 0; i < 100 && poll(&ready, 1, 0) > 0; i++) {
+        look(h, 0);
+        testhost_run_jobs(h);
+    }
 }

@@ -49,7 +49,7 @@ struct testhost {
     simba_job *first_job, **last_job;
     unsigned jobs_run;
     bool wake_wanted;
-    bool closed;
+    bool closing, closed;
     simba_timer *timers[TESTHOST_TIMERS];
     size_t timer_count;
 

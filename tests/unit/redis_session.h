@@ -62,25 +62,11 @@ static inline const char *verb(const redis_errand *errand)
     }
 }
 
-/* "a+b" for a batch. */
-static void note_request(redis_errand *errand)
-{
-    char names[256];
-    snprintf(names, sizeof names, "%s", errand->request->mutex);
-    for (unsigned i = 1; i < errand->batch; i++) {
-        const redis_errand *next = simba__redis_session_next_command(&s);
-        assert_int_equal(next->batch, 0);
-        strncat(names, "+", sizeof names - strlen(names) - 1);
-        strncat(names, next->request->mutex, sizeof names - strlen(names) - 1);
-    }
-    note(verb(errand), names);
-}
-
 static void note_command(redis_errand *errand)
 {
     switch (errand->purpose) {
     case REDIS_FOR_REQUEST:
-        note_request(errand);
+        note(verb(errand), errand->request->mutex);
         break;
     case REDIS_FOR_LOADING:
         if (errand->script == REDIS_SCRIPTS - 1)
@@ -91,9 +77,6 @@ static void note_command(redis_errand *errand)
         break;
     case REDIS_FOR_ASKING:
         note("asking", "");
-        break;
-    case REDIS_FOR_RETURNING:
-        note("return", errand->returned->mutex);
         break;
     case REDIS_FOR_TELLING:
     case REDIS_FOR_LEARNING:

@@ -35,7 +35,7 @@ static int teardown(void **state)
 
 static simba__sql_item *add(simba_op op, const char *mutex, const char *id, uint64_t nonce, uint64_t token)
 {
-    const simba_request request = {.op = op,
+    simba_request request = {.op = op,
                                    .mutex = mutex,
                                    .id = id,
                                    .nonce = nonce,
@@ -43,7 +43,9 @@ static simba__sql_item *add(simba_op op, const char *mutex, const char *id, uint
                                    .ttl_ms = TTL_MS,
                                    .transition_ms = TRANSITION_MS,
                                    .deadline = {now.ns + PATIENCE_MS * SIMBA__NS_PER_MS}};
-    return simba__sql_batch_add(&batch, &request);
+    simba__sql_item *item = simba__sql_batch_add(&batch, &request);
+    item->request = NULL; /* nobody is answered here */
+    return item;
 }
 
 static simba__sql_item *acquire(const char *mutex)

@@ -101,13 +101,16 @@ static void fini(void *instance)
     simba__sql_fini(instance);
 }
 
+static const char *const schemes[] = {"model", NULL};
+
 static const simba_backend backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
     .instance_size = sizeof(simba__sql_store),
     .init = init,
     .submit = simba__sql_submit,
-    .cancel = simba__sql_cancel,
+    .expire = simba__sql_expire,
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,
@@ -754,9 +757,43 @@ static void deaf_for_a_while(void **state)
     assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
     assert_true(simba__sql_listening_may_wait(&listening));
     assert_int_equal(host.push_count, 1);
-    assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
+    assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_SESSION_BACK);
     simba__sql_listening_tested(&listening);
     assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
+    end_listening();
+}
+
+/* A lane has connected, and the connection that listens has passed the test. How many pushes came of it? */
+static size_t connect_and_pass(void)
+{
+    host.push_count = 0;
+    simba__sql_listening_doubt(&listening);
+    simba__sql_listening_heard(&listening, "0");
+    assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
+    return host.push_count;
+}
+
+/* L2: whenever a connection was lost, the server may have forgotten who waits: once its notifications arrive, everybody who waits
+ * asks. A lane that connects for the first time makes nobody ask. */
+static void queue_may_be_lost(void **state)
+{
+    (void)state;
+    begin_listening();
+    assert_true(simba__sql_listening_begin(&listening));
+    simba__sql_listening_up(&listening);
+    assert_int_equal(connect_and_pass(), 0);
+    assert_int_equal(connect_and_pass(), 0);
+    simba__sql_listening_lost(&listening);
+    assert_int_equal(connect_and_pass(), 1);
+    assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_SESSION_BACK);
+    assert_null(host.pushes[0].topic);
+    assert_int_equal(connect_and_pass(), 0);
+    simba__sql_listening_down(&listening);
+    testhost_advance(&host, 51);
+    assert_true(simba__sql_listening_begin(&listening));
+    simba__sql_listening_up(&listening);
+    assert_int_equal(connect_and_pass(), 1);
+    assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_SESSION_BACK);
     end_listening();
 }
 
@@ -868,6 +905,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(poll_is_put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(note_ends_no_lease, setup, teardown),
         cmocka_unit_test_setup_teardown(deaf_for_a_while, setup, teardown),
+        cmocka_unit_test_setup_teardown(queue_may_be_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_that_comes_with_the_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(a_listener_that_stands_still_is_opened_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_listener_at_another_server_is_opened_anew, setup, teardown),

@@ -35,10 +35,10 @@ static void other_mutexes(void **state)
     const uint64_t other = UINT64_C(6) << 33 | 7;
     line.cells[3] = simba__sqlite_line_cell(other, false, 100);
     assert_int_equal(simba__sqlite_line_first(&line, hash, 1000), -1);
-    assert_false(simba__sqlite_line_hears_all(simba__sqlite_line_cell(other, true, 100), hash));
-    assert_true(simba__sqlite_line_hears_all(simba__sqlite_line_cell(hash, true, 100), hash));
-    assert_true(simba__sqlite_line_hears_all(simba__sqlite_line_cell_of_several(), hash));
-    assert_false(simba__sqlite_line_hears_all(simba__sqlite_line_cell(hash, false, 100), hash));
+    assert_false(simba__sqlite_line_observes(simba__sqlite_line_cell(other, true, 100), hash));
+    assert_true(simba__sqlite_line_observes(simba__sqlite_line_cell(hash, true, 100), hash));
+    assert_true(simba__sqlite_line_observes(simba__sqlite_line_cell_of_several(), hash));
+    assert_false(simba__sqlite_line_observes(simba__sqlite_line_cell(hash, false, 100), hash));
 }
 
 /* Who hears of everything does not stand in line, and an empty cell is nobody's, also for a hash whose bits are all 0. */
@@ -47,7 +47,7 @@ static void no_cell_is_empty(void **state)
     (void)state;
     assert_int_not_equal(simba__sqlite_line_cell(0, false, 0), 0);
     assert_int_not_equal(simba__sqlite_line_cell_of_several(), 0);
-    assert_false(simba__sqlite_line_hears_all(0, 0));
+    assert_false(simba__sqlite_line_observes(0, 0));
     line.cells[2] = simba__sqlite_line_cell(0, true, 0);
     line.cells[4] = simba__sqlite_line_cell_of_several();
     assert_int_equal(simba__sqlite_line_first(&line, 0, 1000), -1);

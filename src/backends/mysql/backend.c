@@ -51,6 +51,7 @@ const simba_backend simba__backend_mysql = {
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_PREPARE |
             SIMBA_CAP_NOTE,
+    .window = SIMBA__SQL_WINDOW,
     .workers = 2,
     .init = my_init,
     SIMBA__SQL_FUNCTIONS,

@@ -73,7 +73,8 @@ const simba_backend simba__backend_postgresql = {
     .keys = simba__pg_keys,
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE |
-            SIMBA_CAP_PREPARE | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
+            SIMBA_CAP_PREPARE | SIMBA_CAP_NOTE,
+    .window = SIMBA__SQL_WINDOW,
     .workers = 1,
     .init = pg_init,
     SIMBA__SQL_FUNCTIONS,

@@ -3,7 +3,6 @@
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,7 +13,7 @@
 #include "util/descriptors.h"
 #include "util/table.h"
 
-enum { READS_AT_ONCE = 4, SETTINGS_MAX = 80 };
+enum { SETTINGS_MAX = 80 };
 
 /* How many bytes a server may send while we connect. */
 enum { GREETING_MOST = 1 << 20 };
@@ -160,29 +159,22 @@ static void take_results(simba__pg_conn *conn)
         lose_talker(conn);
 }
 
-/* All that there is, but not for ever, should a server talk faster than we listen: then what is left is reported anew. */
+/* A notification that came before an answer is told before it. One behind the answer may be in libpq's hands by now, so nothing
+ * would report it. What is left in the socket is reported again. */
 static void take_input(simba__pg_conn *conn)
 {
     const unsigned life = conn->life;
     simba__sql_failure why;
-    for (int i = 0; i < READS_AT_ONCE; i++) {
-        const bool works = PQconsumeInput(conn->pg);
+    const bool works = PQconsumeInput(conn->pg);
+    take_notifications(conn);
+    if (conn->life == life)
+        take_results(conn);
+    if (conn->life == life)
         take_notifications(conn);
-        if (conn->life == life)
-            take_results(conn);
-        if (conn->life != life)
-            return;
-        if (!works || PQstatus(conn->pg) == CONNECTION_BAD) {
-            simba__pg_fail_connection(conn->options, conn->pg, &why);
-            lose(conn, &why);
-            return;
-        }
-        struct pollfd more = {.fd = conn->io.fd, .events = POLLIN};
-        if (poll(&more, 1, 0) <= 0)
-            return;
+    if (conn->life == life && (!works || PQstatus(conn->pg) == CONNECTION_BAD)) {
+        simba__pg_fail_connection(conn->options, conn->pg, &why);
+        lose(conn, &why);
     }
-    if (conn->host->io_change(conn->host, &conn->io, conn->io.interest) < 0)
-        lose_memory(conn);
 }
 
 /* False: it is lost. */
@@ -394,13 +386,12 @@ static void on_timer(simba_timer *timer, simba_local now)
 }
 
 int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
-                        const simba__pg_conn_events *events, bool answers)
+                        const simba__pg_conn_events *events)
 {
     conn->host = host;
     conn->options = options;
     conn->events = events;
     conn->io.ready = on_ready;
-    conn->io.answers = answers;
     conn->timer.fire = on_timer;
     conn->resolver = (simba__resolver){
         .host = host, .hosts = options->hosts, .host_count = options->host_count, .resolved = on_resolved};

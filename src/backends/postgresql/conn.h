@@ -1,9 +1,9 @@
 /* One connection to a server by libpq, which never blocks: the host watches its socket, and one statement at a time is
- * under way. All functions and events run in turns. An event may close the connection, open it anew, or send the next
+ * under way. All functions and events run under the client's lock. An event may close the connection, open it anew, or send the next
  * statement.
  *
  * A worker looks up the names of the hosts and hands libpq their addresses, because libpq would look them up in the
- * middle of a turn. libpq tries one host after the other. If a host does not answer at all, we begin anew with the
+ * middle of it. libpq tries one host after the other. If a host does not answer at all, we begin anew with the
  * next one. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_CONN_H
 #define SIMBA_BACKENDS_POSTGRESQL_CONN_H
@@ -54,9 +54,9 @@ struct simba__pg_conn {
     simba__sql_failure why; /* the latest reason for which there is no connection */
 };
 
-/* SIMBA_ENOMEM. `answers`: requests are waited for here, see simba_io. */
+/* SIMBA_ENOMEM. */
 int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
-                        const simba__pg_conn_events *events, bool answers);
+                        const simba__pg_conn_events *events);
 /* One that is shut. `opened` or `lost` follows, perhaps before this returns. */
 void simba__pg_conn_open(simba__pg_conn *conn);
 /* The same, at the server that another connection, which is open, is connected to. */

@@ -133,8 +133,7 @@ static void decide(simba__pg_session *session)
                  request->ttl_ms + request->transition_ms, (int64_t)(item ? item->floor : 0));
         put(out, numbers);
         put_hex(out, request->note, request->note_size);
-        snprintf(numbers, sizeof numbers, ",%" PRId64 ",%s", (int64_t)request->note_number,
-                 request->listens ? "l" : "\"\"");
+        snprintf(numbers, sizeof numbers, ",%" PRId64, (int64_t)request->note_number);
         put(out, numbers);
     }
     simba__buffer_put(out, "}}", sizeof "}}");
@@ -304,7 +303,7 @@ static void stepped(simba__pg_session *session, const PGresult *result)
         finish(session, NULL);
     } else if (lists || !take_decisions(session, result)) {
         simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT,
-                        "postgresql %s: the function %s_decide_3 is not ours", session->shared->options->where,
+                        "postgresql %s: the function %s_decide_4 is not ours", session->shared->options->where,
                         session->shared->options->table);
         fail(session, &why);
     } else if (session->step->action == SIMBA__SQL_GET && listener->listening.hearing == SIMBA__SQL_LISTENS) {
@@ -351,6 +350,7 @@ static void on_opened(simba__pg_conn *conn)
 static void on_lost(simba__pg_conn *conn, const simba__sql_failure *why)
 {
     simba__pg_session *session = SIMBA__OF_NODE(conn, simba__pg_session, conn);
+    simba__sql_listening_lost(&session->shared->listener->listening);
     if (session->task == SIMBA__PG_OPENS)
         fail(session, why);
 }
@@ -376,6 +376,7 @@ static void start(void *conn, simba__sql_lane *lane, simba__sql_step *step, simb
         get_ready(session);
     } else if (step->action == SIMBA__SQL_CLOSE) {
         simba__pg_conn_close(&session->conn);
+        simba__sql_listening_lost(&session->shared->listener->listening);
         finish(session, NULL);
     } else if (!simba__pg_conn_is_open(&session->conn)) {
         simba__sql_fail(&lost, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: the connection is lost",
@@ -424,7 +425,7 @@ int simba__pg_session_init(simba__pg_session *session, simba_host *host, const s
 {
     static const simba__pg_conn_events events = {on_opened, on_answered, on_lost, on_notified};
     session->shared = shared;
-    return simba__pg_conn_init(&session->conn, host, shared->options, &events, true);
+    return simba__pg_conn_init(&session->conn, host, shared->options, &events);
 }
 
 void simba__pg_session_fini(simba__pg_session *session)

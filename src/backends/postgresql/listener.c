@@ -57,7 +57,7 @@ int simba__pg_listener_init(simba__pg_listener *listener, simba_host *host, cons
     static const simba__sql_listening_deeds deeds = {ask, shut};
     snprintf(listener->channel, sizeof listener->channel, "simba_%016" PRIx64, host->random(host));
     const int rc = simba__sql_listening_init(&listener->listening, store, host, &deeds);
-    return rc < 0 ? rc : simba__pg_conn_init(&listener->conn, host, options, &events, false);
+    return rc < 0 ? rc : simba__pg_conn_init(&listener->conn, host, options, &events);
 }
 
 void simba__pg_listener_close(simba__pg_listener *listener)

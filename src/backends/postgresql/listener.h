@@ -18,7 +18,7 @@ int simba__pg_listener_init(simba__pg_listener *listener, simba_host *host, cons
 void simba__pg_listener_close(simba__pg_listener *listener);
 /* If somebody here waits, and it is time, listen beside this connection, which is open. */
 void simba__pg_listener_wake(simba__pg_listener *listener, const simba__pg_conn *lane);
-/* The channel for the line; "": nobody is to stand in it. */
+/* The channel for the queue; "": nobody is to enter it. */
 const char *simba__pg_listener_channel(const simba__pg_listener *listener);
 
 #endif

@@ -5,7 +5,7 @@
  *   conn         one connection, on the host's reactor  listener    the connection that is told of releases
  *   dialect      the steps of a batch as statements     backend     the store, which is that of backends/sql
  *
- * Everything runs in turns: libpq is used without blocking, and a worker looks names up. The server decides: a function of
+ * Everything runs under the client's lock: libpq is used without blocking, and a worker looks names up. The server decides: a function of
  * ours, which `simba init` makes, carries out all requests of one moment in one statement (statements.h). */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_POSTGRESQL_H
 #define SIMBA_BACKENDS_POSTGRESQL_POSTGRESQL_H

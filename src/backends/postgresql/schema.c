@@ -63,7 +63,7 @@ int simba__pg_schema_check(const simba__pg_schema *schema, const simba__pg_optio
     if (!schema->has_function)
         return simba__sql_fail(
             why, SIMBA__SQL_TELL, SIMBA_ESTORE,
-            "postgresql %s: the function %s_decide_3, the table %s_waiters or columns are missing; run "
+            "postgresql %s: the function %s_decide_4, the table %s_waiters or columns are missing; run "
             "`simba init`, or put create=yes into the URL",
             options->where, options->table, options->table);
     return 0;

@@ -13,11 +13,11 @@
 #define NOTE "encode(note, 'hex'), note_written_at"
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 #define VERSION_MAX "9223372036854775807"
-/* A waiter stays in line until a while after it should have asked again, which is when the lease that it knows of ends. It may
+/* A waiter stays in the queue until a while after it should have asked again, which is when the lease that it knows of ends. It may
  * have learnt of a later one by a poll, so that puts it off as well. */
 #define IN_LINE_UNTIL "greatest(now_ms + 75000, seen.transition_at + 30000)"
 
-/* A holder that listens has a row among the waiters, behind all of them. */
+/* The `since` of the rows of holders that older programs leave among the waiters. */
 #define HOLDS "9223372036854775807"
 
 #define LACKS(right, of) "case when not has_table_privilege(to_regclass('" of "'), '" right "') then '" right " on "
@@ -39,7 +39,7 @@ static const char look_sql[] =
     "(select count(*) from pg_stat_replication), concat_ws(', ', " LACKS_TABLE("select") LACKS_TABLE("insert")
         LACKS_TABLE("update") LACKS_WAITERS("select") LACKS_WAITERS("insert") LACKS_WAITERS("update")
             LACKS_WAITERS("delete") "case when not has_function_privilege(" FUNCTION
-                                    ", 'execute') then 'execute on @N_decide_3' end)";
+                                    ", 'execute') then 'execute on @N_decide_4' end)";
 
 static const char decide_sql[] =
     "create function @D(asks text[], own_channel text,\n"
@@ -56,7 +56,7 @@ static const char decide_sql[] =
     "  seen @T%rowtype;\n"
     "  latest bigint;\n"
     "  is_free boolean; is_mine boolean; tells boolean; notes boolean; writes boolean := false;\n"
-    "  was_invited bigint; listens boolean; holder text;\n"
+    "  was_invited bigint;\n"
     "  waiter record;\n"
     "begin\n"
     "  -- For this transaction. A grant that was told must not be lost with a crash or a fail-over.\n"
@@ -68,7 +68,6 @@ static const char decide_sql[] =
     "    place := 0;\n"
     "    tells := false;\n"
     "    notes := false;\n"
-    "    listens := own_channel <> '' and ask[11] = 'l';\n"
     "    -- Pass 1 reads, pass 2 locks. Who only looks, or has to wait and enters no line, locks nothing.\n"
     "    for pass in case when op in ('a', 's') then 1 else 2 end .. 2 loop\n"
     "      if pass = 1 then\n"
@@ -129,28 +128,17 @@ static const char decide_sql[] =
     "      deed := 'done';\n"
     "    end if;\n"
     "    writes := writes or deed = 'done';\n"
-    "    -- The line.\n"
+    "    -- The queue.\n"
     "    if op = 'q' and deed = 'refused' then\n"
     "      delete from @W w where w.mutex = name and w.until < now_ms;\n"
     "      insert into @W as w (mutex, nonce, channel, since, until, invited)\n"
     "        values (name, own_nonce, own_channel, now_ms, " IN_LINE_UNTIL ", 0)\n"
     "        on conflict (mutex, nonce) do update\n"
     "          set channel = excluded.channel, until = excluded.until, invited = 0;\n"
-    "      select count(*) filter (where w.since < " HOLDS "),\n"
-    "          min(w.channel) filter (where w.since = " HOLDS ") into place, holder from @W w, @W own\n"
+    "      select count(*) into place from @W w, @W own\n"
     "        where own.mutex = name and own.nonce = own_nonce and w.mutex = own.mutex\n"
-    "        and ((w.since, w.nonce) <= (own.since, own.nonce) or (w.since = " HOLDS " and w.nonce = seen.nonce));\n"
-    "      if holder is not null then\n"
-    "        perform pg_notify(holder, '5 ' || name);\n"
-    "      end if;\n"
-    "    elsif listens and deed = 'done' and op in ('a', 'q', 'n') then\n"
-    "      insert into @W as w (mutex, nonce, channel, since, until, invited)\n"
-    "        values (name, own_nonce, own_channel, " HOLDS ", " IN_LINE_UNTIL ", 0)\n"
-    "        on conflict (mutex, nonce) do update\n"
-    "          set channel = excluded.channel, since = excluded.since, until = excluded.until, invited = 0;\n"
-    "      place := case when exists (select from @W w where w.mutex = name and w.since < " HOLDS "\n"
-    "        and w.until >= now_ms) then 1 else 0 end;\n"
-    "    elsif (op = 'q' and deed = 'done') or (op = 'r' and (deed = 'refused' or listens)) then\n"
+    "        and (w.since, w.nonce) <= (own.since, own.nonce);\n"
+    "    elsif (op = 'q' and deed = 'done') or (op = 'r' and deed = 'refused') then\n"
     "      delete from @W w where w.mutex = name and w.nonce = own_nonce returning w.invited into was_invited;\n"
     "      tells := tells or (op = 'r' and was_invited > 0 and is_free); -- it was told, and has no use for it\n"
     "    elsif op = 's' and own_channel <> '' then\n"
@@ -184,7 +172,7 @@ static const char decide_sql[] =
     "    forgotten_version := seen.forgotten_version;\n"
     "    return next;\n"
     "  end loop;\n"
-    "  if not writes then -- a place in the line may be lost\n"
+    "  if not writes then -- a place in the queue may be lost\n"
     "    settings := set_config('synchronous_commit', 'off', true);\n"
     "  end if;\n"
     "end $simba$;\n";
@@ -232,7 +220,7 @@ static char *fill_in(const char *text, const char *const names[26])
 char *simba__pg_statement_text(simba__pg_statement statement, const simba__pg_options *options)
 {
     char quoted[3][2 * SIMBA__PG_NAME_MAX + 24];
-    static const char *const suffixes[] = {"", "_waiters", "_decide_3"};
+    static const char *const suffixes[] = {"", "_waiters", "_decide_4"};
     for (size_t i = 0; i < 3; i++)
         snprintf(quoted[i], sizeof quoted[i], options->schema[0] ? "\"%s\".\"%s%s\"" : "%s\"%s%s\"", options->schema,
                  options->table, suffixes[i]);

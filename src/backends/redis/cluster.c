@@ -76,7 +76,7 @@ static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
     simba__redis_conn_close(&node->pushes);
-    if (node->commands.conn.link.state != SIMBA__LINK_UP || node->commands.session.unanswered == 0)
+    if (node->commands.conn.link.state != SIMBA__LINK_UP || !node->commands.session.sent.first)
         simba__redis_commands_close(&node->commands, &why);
 }
 

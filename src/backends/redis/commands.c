@@ -1,7 +1,6 @@
 /* See commands.h. */
 #include "backends/redis/commands.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "backends/redis/reply.h"
@@ -17,7 +16,7 @@ static redis_commands *of(redis_conn *conn)
 
 static redis_commands *of_session(redis_session *session)
 {
-    return SIMBA__OF_RING(session, redis_commands, session);
+    return SIMBA__OF_ITEM(session, redis_commands, session);
 }
 
 static simba_local now_of(const redis_commands *self)
@@ -50,17 +49,6 @@ void simba__redis_commands_put_script(redis_commands *self, redis_script script,
         simba__redis_put_word(&self->conn.link.out, args[i]);
 }
 
-static void put_return(redis_commands *self, const simba_request *request)
-{
-    const redis_numbers n = simba__redis_numbers_of(request);
-    char head[48];
-    char ends_at[24];
-    snprintf(head, sizeof head, "0 %s", n.nonce);
-    snprintf(ends_at, sizeof ends_at, "%" PRId64, request->reply.owner.transition_at_ms);
-    simba__redis_commands_put_script(self, REDIS_RELEASE, request->mutex, 4,
-                                     (const char *const[]){request->id, head, "@@", ends_at});
-}
-
 static void put_wait(redis_commands *self)
 {
     char replicas[24];
@@ -80,24 +68,12 @@ static bool put_load(redis_commands *self, redis_script script)
     return text != NULL;
 }
 
-/* Put one command for a whole batch: its other errands follow the first. */
-static void put_batch(redis_commands *self, redis_errand *first)
-{
-    redis_errand *batch[REDIS_BATCH_MOST] = {first};
-    for (unsigned i = 1; i < first->batch; i++)
-        batch[i] = simba__redis_session_next_command(&self->session);
-    self->events->put_renewals(self, batch, first->batch);
-}
-
 /* False: out of memory. */
 static bool put(redis_commands *self, redis_errand *errand)
 {
     switch (errand->purpose) {
     case REDIS_FOR_REQUEST:
-        if (errand->batch > 0)
-            put_batch(self, errand);
-        else
-            self->events->put(self, errand->request);
+        self->events->put(self, errand->request);
         break;
     case REDIS_FOR_LOADING:
         return put_load(self, errand->script);
@@ -106,9 +82,6 @@ static bool put(redis_commands *self, redis_errand *errand)
         break;
     case REDIS_FOR_ASKING:
         simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
-        break;
-    case REDIS_FOR_RETURNING:
-        put_return(self, errand->returned);
         break;
     case REDIS_FOR_TELLING:
     case REDIS_FOR_LEARNING: /* the module that sent it has put the arguments */
@@ -204,14 +177,6 @@ void simba__redis_commands_tell(redis_commands *self, redis_script script, const
     act(self, self->session.actions, NULL);
 }
 
-void simba__redis_commands_give_back(redis_commands *self, const simba_request *request)
-{
-    if (!simba__redis_session_own(&self->session, REDIS_FOR_RETURNING, now_of(self)))
-        return;
-    put_return(self, request);
-    act(self, self->session.actions, NULL);
-}
-
 /* --- answers ---------------------------------------------------------------------------------------- */
 
 static redis_answer read_own(redis_purpose purpose, const redisReply *reply)
@@ -233,30 +198,10 @@ static redis_answer read_answer(redis_commands *self, const redis_errand *errand
     return read_own(errand ? errand->purpose : REDIS_FOR_REQUEST, reply);
 }
 
-/* One answer for all errands of a batch: each element is the answer to one of them. An error is the answer to all. */
-static void take_batch(redis_commands *self, unsigned count, const redisReply *reply)
-{
-    const bool each = reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
-    for (unsigned i = 0; i < count; i++) {
-        const redis_errand *errand = simba__redis_session_first(&self->session);
-        if (!errand)
-            return; /* the element made us give the connection up */
-        const redisReply *part = each ? reply->element[i] : reply;
-        redis_answer answer = {.kind = REDIS_SAID_NOT_RENEWED};
-        if (!each || part->type != REDIS_REPLY_INTEGER)
-            answer = read_answer(self, errand, part);
-        act(self, simba__redis_session_answer(&self->session, &answer, now_of(self)), part);
-    }
-}
-
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_commands *self = of(conn);
     const redis_errand *errand = simba__redis_session_first(&self->session);
-    if (errand && errand->batch > 0) {
-        take_batch(self, errand->batch, reply);
-        return;
-    }
     const redis_answer answer = read_answer(self, errand, reply);
     act(self, simba__redis_session_answer(&self->session, &answer, now_of(self)), reply);
 }
@@ -308,10 +253,10 @@ void simba__redis_commands_submit(redis_commands *self, redis_errand *errand)
     simba__redis_session_submit(&self->session, errand);
 }
 
-const char *simba__redis_commands_leave(redis_errand *errand)
+const char *simba__redis_commands_expire(redis_errand *errand)
 {
     redis_commands *self = of_session(errand->session);
-    act(self, simba__redis_session_leave(&self->session, errand, now_of(self)), NULL);
+    act(self, simba__redis_session_expire(&self->session, errand, now_of(self)), NULL);
     return self->conn.link.at.where;
 }
 
@@ -322,7 +267,7 @@ bool simba__redis_commands_ready(const redis_commands *self)
 
 bool simba__redis_commands_idle(const redis_commands *self)
 {
-    return self->session.unanswered == 0 && !simba__redis_session_waits(&self->session);
+    return !self->session.sent.first && !simba__redis_session_waits(&self->session);
 }
 
 void simba__redis_commands_flush(redis_commands *self)

@@ -17,8 +17,6 @@ typedef struct redis_commands_events {
     void (*lost)(redis_commands *self);
     /* Put the command of this request. */
     void (*put)(redis_commands *self, const simba_request *request);
-    /* Put one command for these renewals (one or more). All have the same lease. */
-    void (*put_renewals)(redis_commands *self, redis_errand *const *errands, size_t count);
     /* Read the answer to a request; the answer is no error. Returns DONE, GRANTED or ODDITY. */
     redis_answer (*read)(redis_commands *self, simba_request *request, const redisReply *reply);
     /* The request was answered DONE, or GRANTED and confirmed. Then `reply` is the answer to WAIT. */
@@ -43,11 +41,11 @@ int simba__redis_commands_init(redis_commands *self, redis_conns *conns, redis_e
 void simba__redis_commands_flush(redis_commands *self);
 void simba__redis_commands_close(redis_commands *self, const simba_error *why);
 void simba__redis_commands_fini(redis_commands *self);
-/* Send the errand before the turn ends. */
+/* The next flush sends the errand. */
 void simba__redis_commands_submit(redis_commands *self, redis_errand *errand);
-/* Nobody wants this errand any more: take it out, so that the caller can forget or fail it. Returns the server that it
- * was at. */
-const char *simba__redis_commands_leave(redis_errand *errand);
+/* The time of its request is over. Afterwards the errand is IN_HAND, if nothing of it is left, or still SENT. Returns the server
+ * that it is at. */
+const char *simba__redis_commands_expire(redis_errand *errand);
 /* Can requests be sent right now? */
 bool simba__redis_commands_ready(const redis_commands *self);
 /* True if no request and no command of our own is under way. */
@@ -58,8 +56,6 @@ bool simba__redis_commands_ask(redis_commands *self, size_t argc, const char *co
 /* Send a script whose answer nobody needs. If the connection is not ready, nothing happens. */
 void simba__redis_commands_tell(redis_commands *self, redis_script script, const char *mutex, size_t argc,
                                 const char *const *args);
-/* Release the grant of an acquire, as its reply says, and ignore the outcome. */
-void simba__redis_commands_give_back(redis_commands *self, const simba_request *request);
 /* Put the beginning of a script; for the owner's `put`. The caller then puts `argc` words. */
 void simba__redis_commands_begin_script(redis_commands *self, redis_script script, const char *mutex, size_t argc);
 /* Put a whole script; for the owner's `put`. */

@@ -91,7 +91,7 @@ static void on_bytes(simba__link *link, const char *data, size_t length)
         take_replies(of(link));
 }
 
-/* --- turns of fate ---------------------------------------------------------------------------------- */
+/* --- up and down ------------------------------------------------------------------------------------ */
 
 static void put_greeting(redis_conn *conn)
 {

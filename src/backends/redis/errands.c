@@ -9,33 +9,33 @@
 
 void simba__redis_errands_init(redis_errands *self, simba_host *host)
 {
-    self->host = host;
-    simba__ring_init(&self->spare);
+    *self = (redis_errands){.host = host};
 }
 
 void simba__redis_errands_fini(redis_errands *self)
 {
-    for (simba__ring *place = self->spare.after, *next; place && place != &self->spare; place = next) {
-        next = place->after;
-        simba__free(SIMBA__OF_RING(place, redis_errand, place));
+    while (self->spare.first) {
+        redis_errand *errand = SIMBA__OF_ITEM(self->spare.first, redis_errand, item);
+        simba__list_remove(&errand->item);
+        simba__free(errand);
     }
 }
 
 redis_errand *simba__redis_errand_begin(redis_errands *self, redis_purpose purpose, simba_request *request)
 {
-    simba__ring *spare = simba__ring_first(&self->spare);
-    redis_errand *errand = spare ? SIMBA__OF_RING(spare, redis_errand, place) : simba__malloc(sizeof *errand);
+    simba__list_item *spare = self->spare.first;
+    redis_errand *errand = spare ? SIMBA__OF_ITEM(spare, redis_errand, item) : simba__malloc(sizeof *errand);
     if (!errand)
         return NULL;
     if (spare)
-        simba__ring_set(&self->spare, spare, false);
+        simba__list_remove(spare);
     *errand = (redis_errand){.all = self, .purpose = purpose, .request = request};
     if (request)
         request->backend_data = errand;
     return errand;
 }
 
-void simba__redis_errand_move(redis_errand *errand, redis_stage to, simba__ring *ring)
+void simba__redis_errand_move(redis_errand *errand, redis_stage to, simba__list *list)
 {
     static const bool allowed[REDIS_STAGES][REDIS_STAGES] = {
         [REDIS_IN_HAND] = {[REDIS_WAITING] = true, [REDIS_SENT] = true},
@@ -45,21 +45,20 @@ void simba__redis_errand_move(redis_errand *errand, redis_stage to, simba__ring 
         [REDIS_OVER] = {[REDIS_IN_HAND] = true},
     };
     SIMBA__ASSERT(allowed[errand->stage][to]);
-    SIMBA__ASSERT((to == REDIS_IN_HAND) == !ring);
-    simba__ring_set(NULL, &errand->place, false);
+    SIMBA__ASSERT((to == REDIS_IN_HAND) == !list);
+    simba__list_remove(&errand->item);
     errand->stage = to;
-    if (ring)
-        simba__ring_set(ring, &errand->place, true);
+    if (list)
+        simba__list_append(list, &errand->item);
 }
 
 void simba__redis_errand_forget(redis_errand *errand)
 {
-    SIMBA__ASSERT(errand->stage == REDIS_IN_HAND || errand->stage == REDIS_SENT);
+    SIMBA__ASSERT(errand->stage == REDIS_IN_HAND);
     if (errand->request)
         errand->request->backend_data = NULL;
     errand->request = NULL;
-    if (errand->stage == REDIS_IN_HAND)
-        simba__ring_set(&errand->all->spare, &errand->place, true);
+    simba__list_append(&errand->all->spare, &errand->item);
 }
 
 void simba__redis_errand_complete(redis_errand *errand)

@@ -1,7 +1,7 @@
 /* LIST: walks over the keys of every server with SCAN, which may show a key twice, then reads every mutex that it found
  * with the script of READ. A mutex is found by its lock, its grant or its note.
  *
- * The reads are requests of our own beside those of the runtime, ROWS at a time. They go to the server of the mutex
+ * The reads are requests of our own beside those of the client, ROWS at a time. They go to the server of the mutex
  * through the same code as every request. In session.c a request with the operation LIST is one of these. */
 #include "backends/redis/list.h"
 
@@ -25,7 +25,8 @@ typedef struct list_row {
 struct redis_list {
     redis_list *next;
     redis_lists *all;
-    redis_errand *errand; /* NULL: nobody waits for it any more */
+    redis_errand *errand; /* NULL: the request has failed */
+    bool expired;         /* its time is over */
     redis_node *node;     /* the node that it scans; NULL: it has scanned all */
     bool asked;           /* the node owes an answer to SCAN */
     char cursor[24];
@@ -58,8 +59,11 @@ static void list_free(redis_lists *self, redis_list *list)
 static void list_end(redis_lists *self, redis_list *list, const simba_error *error)
 {
     redis_errand *errand = list->errand;
+    const char *where = list->node ? list->node->commands.conn.link.at.where : "server";
     list->errand = NULL;
-    if (errand && error)
+    if (errand && list->expired)
+        simba__redis_errand_fail(errand, SIMBA_ETIMEDOUT, "redis %s: no answer in time", where);
+    else if (errand && error)
         simba__redis_errand_fail(errand, error->code, "%s", error->text);
     else if (errand)
         simba__redis_errand_complete(errand);
@@ -167,7 +171,7 @@ static void row_failed(simba_request *row, const simba_error *error);
 
 static void read_more(redis_lists *self, redis_list *list)
 {
-    while (list->spare && list->at < list->count) {
+    while (list->spare && list->at < list->count && !list->expired) {
         simba_request *row = list->spare;
         list->spare = row->next;
         *row = (simba_request){
@@ -253,7 +257,7 @@ void simba__redis_list_row(redis_errand *errand, const redisReply *reply)
     redis_lists *self = list->all;
     if (!list->errand)
         list_end(self, list, NULL);
-    else if (self->host->listed(self->host, list->errand->request, &listing) < 0)
+    else if (!list->expired && self->host->listed(self->host, list->errand->request, &listing) < 0)
         list_fail(self, list, SIMBA_ENOMEM, "out of memory");
     else
         read_more(self, list);
@@ -303,7 +307,7 @@ static void on_page(void *user, const redisReply *reply)
     simba_error error = conn->link.error;
     bool drop;
     list->asked = false;
-    if (!reply || !list->errand) {
+    if (!reply || !list->errand || list->expired) {
         list_end(self, list, &error);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         simba__redis_error(&conn->link.at, reply->str, &error, &drop);
@@ -378,21 +382,22 @@ void simba__redis_lists_moved(redis_lists *self)
     }
 }
 
-const char *simba__redis_list_leave(redis_errand *errand)
+void simba__redis_list_expire(redis_errand *errand)
 {
     redis_list *list = errand->user;
-    const char *where = list->node ? list->node->commands.conn.link.at.where : "server";
-    list->errand = NULL;
+    list->expired = true;
     for (size_t i = 0; i < list->row_count; i++) {
         redis_errand *row = list->rows[i].request.backend_data;
         if (!row)
             continue;
-        where = simba__redis_commands_leave(row);
+        simba__redis_commands_expire(row);
+        if (row->stage != REDIS_IN_HAND)
+            continue;
         simba__redis_errand_forget(row);
         give_back(&list->rows[i].request);
     }
-    list_end(list->all, list, NULL);
-    return where;
+    if (!list->asked && list->busy == 0)
+        list_end(list->all, list, NULL);
 }
 
 void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes)

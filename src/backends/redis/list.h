@@ -14,9 +14,8 @@ typedef struct redis_lists {
 
 void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes);
 void simba__redis_list_begin(redis_lists *self, redis_errand *errand);
-/* Nobody wants the list any more: take its errand out, so that the caller can forget or fail it. Returns the server
- * that it was at. */
-const char *simba__redis_list_leave(redis_errand *errand);
+/* Its time is over: ask nothing more, and fail it once the servers have answered what they were asked. */
+void simba__redis_list_expire(redis_errand *errand);
 /* The answer to the request of a row; simba__redis_parse has accepted it. */
 void simba__redis_list_row(redis_errand *errand, const redisReply *reply);
 /* A node is ready for requests; it is so no longer. */

@@ -44,14 +44,13 @@ redis_node *simba__redis_node_only(redis_nodes *nodes, const char *mutex)
 
 void simba__redis_nodes_reroute(redis_nodes *nodes)
 {
-    simba__ring all;
-    simba__ring_init(&all);
+    simba__list all = {0};
     for (redis_node *node = nodes->first; node; node = node->next)
         for (redis_errand *errand; (errand = simba__redis_session_withdraw(&node->commands.session)) != NULL;)
-            simba__ring_set(&all, &errand->place, true);
-    for (simba__ring *first; (first = simba__ring_first(&all)) != NULL;) {
-        redis_errand *errand = SIMBA__OF_RING(first, redis_errand, place);
-        simba__ring_set(&all, first, false);
+            simba__list_append(&all, &errand->item);
+    while (all.first) {
+        redis_errand *errand = SIMBA__OF_ITEM(all.first, redis_errand, item);
+        simba__list_remove(&errand->item);
         simba__redis_commands_submit(&simba__redis_node_for(nodes, errand->request)->commands, errand);
     }
 }

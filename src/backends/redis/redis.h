@@ -16,7 +16,7 @@
  *   single, sentinel, cluster   topologies: which server a mutex is on, and how to find that out
  *   backend     the table of functions
  *
- * Everything runs in turns, on any thread that has something to ask or to read. Only the parser of hiredis is used. */
+ * Everything runs under the lock of the client, on any thread that has something to ask or to read. Only the parser of hiredis is used. */
 #ifndef SIMBA_BACKENDS_REDIS_H
 #define SIMBA_BACKENDS_REDIS_H
 

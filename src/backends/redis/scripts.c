@@ -139,16 +139,10 @@ static const char read_both[] =
 "    call('PEXPIREAT', key, format('%d', " ends " + GRANT_KEPT))\n" \
 "  end\n"
 
-/* A JVM contender that does not have the mutex stands in the queue, or is about to ask. A holder that listens is told if somebody
- * waits already: see ears.h. */
+/* A JVM contender that does not have the mutex stands in the queue, or is about to ask. */
 #define TELL_GRANT \
 "  call(TELL, lock, 'acquired@@' .. id)\n" \
-"  if SHARDED and call('EXISTS', queue) == 1 then call('PUBLISH', lock, 'acquired@@' .. id) end\n" \
-"  if nonce > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. nonce) end\n"
-
-/* A waiter has got into the queue: tell a holder that listens for waiters, see ears.h. */
-#define TELL_HOLDER \
-"if ours and g.nonce > '2' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. g.nonce) end\n"
+"  if SHARDED and call('EXISTS', queue) == 1 then call('PUBLISH', lock, 'acquired@@' .. id) end\n"
 
 /* Who is invited, and who stands by, from `at` on in a grant; nil: nobody is. */
 #define MATCH_TAIL(at) "string.match(grant, '^(%d+) (%d+) (%d+) (.*)%.$', " at ")\n"
@@ -228,7 +222,6 @@ static const char wait_for_it[] =
 "    end\n"
 "  end\n"
 "  if told and call('ZADD', queue, 'NX', format('%.6f', us / 1000000 - 0.5), id) == 1 then\n"
-"    if owner and sub(grant, 18, 18) > '1' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. sub(grant, 18, 37)) end\n"
 "    local place = call('ZRANK', queue, id)\n"
 "    if place == 0 then\n"
 "      call('EXPIRE', queue, format('%d', QUEUE_KEPT + math.ceil(math.max(lasts, total) / 1000)))\n"
@@ -268,8 +261,8 @@ static const char wait_for_it[] =
 
 /* Release a mutex that this contender has. If nobody waits, the grant can stay as it is: it is nobody's without the lock. */
 static const char give_back[] =
-"local id, head, here, ends_at = args[1], args[2], args[3] or '', args[4]\n"
-"if owner == id and not ends_at and grant and sub(grant, 1, 37) == head then\n"
+"local id, head, here = args[1], args[2], args[3] or ''\n"
+"if owner == id and grant and sub(grant, 1, 37) == head then\n"
 "  lock_end = " END_OF("lock") "\n"
 "  local shut = sub(grant, -2) ~= '@@'\n"
 "  if " ENDS_WITH("lock_end", "key", "tonumber(sub(grant, 39, 53))") " then\n"
@@ -302,57 +295,35 @@ PUT_GRANT("grant", "text", "now - 1000")
 "end\n";
 
 /* Renew a lease. Nothing else than its end has changed: only that is written, and answered with the time of the grant. `head`: token
- * and nonce, as they stand in the grant. `wide`: the end with the width that it has there, and `day` its first digits. `tail`: the
- * transition, as it stands there. False: the renewal needs the general part. */
-static const char renewing[] =
+ * and nonce, as they stand in the grant. `wide`: the end with the width that it has there. `tail`: the transition, as it stands
+ * there. */
+static const char prolong[] =
 "local time = call('TIME')\n"
 "local us = time[2] + 0\n"
-"local now = time[1] * 1000 + (us - us % 1000) / 1000\n";
-
-#define PROLONG(lock, key, owner, grant, id, head) \
-"  local text = false\n" \
-"  if " owner " == " id " and " grant " and sub(" grant ", 1, 37) == " head " and #wide == 15\n" \
-"    and " ENDS_WITH(END_OF(lock), key, "tonumber(sub(" grant ", 39, 53))") " then\n" \
-"    local rest = sub(" grant ", 88, 87 + #tail) == tail\n" \
-"    if not rest then\n" \
-"      rest = find(" grant ", '@@', 88, true)\n" \
-"      if rest then\n" \
-"        call('PEXPIREAT', " lock ", ends_text)\n" \
-"        call('SET', " key ", sub(" grant ", 1, 38) .. wide .. sub(" grant ", 54, 87) .. tail .. sub(" grant ", rest + 2))\n" \
-"        call('PEXPIREAT', " key ", format('%d', ends + GRANT_KEPT))\n" \
-"      end\n" \
-"    else\n" \
-"      call('PEXPIREAT', " lock ", ends_text)\n" \
-"      call('SETRANGE', " key ", '38', wide)\n" \
-"      if CLUSTER or sub(" grant ", 39, 45) ~= day then\n" \
-"        call('PEXPIREAT', " key ", format('%d', ends + GRANT_KEPT))\n" \
-"      end\n" \
-"    end\n" \
-"    text = rest and wide .. sub(" grant ", 71, 86)\n" \
-"  end\n"
-
-static const char prolong[] =
+"local now = time[1] * 1000 + (us - us % 1000) / 1000\n"
 "local id, head, ends, tail = args[1], args[2], now + args[3], args[4] .. '@@'\n"
 "local owner, grant, lock_end = call('GET', lock), call('GET', key)\n"
 "do\n"
 "  local ends_text = format('%d', ends)\n"
 "  local wide = #ends_text == 13 and '00' .. ends_text or format('%015d', ends)\n"
-"  local day = sub(wide, 1, 7)\n"
-PROLONG("lock", "key", "owner", "grant", "id", "head")
-"  if text then return text end\n"
+"  local rest = owner == id and grant and sub(grant, 1, 37) == head and #wide == 15\n"
+"    and " ENDS_WITH(END_OF("lock"), "key", "tonumber(sub(grant, 39, 53))") "\n"
+"  if rest and sub(grant, 88, 87 + #tail) == tail then\n"
+"    call('PEXPIREAT', lock, ends_text)\n"
+"    call('SETRANGE', key, '38', wide)\n"
+"    if CLUSTER or sub(grant, 39, 45) ~= sub(wide, 1, 7) then\n"
+"      call('PEXPIREAT', key, format('%d', ends + GRANT_KEPT))\n"
+"    end\n"
+"    return wide .. sub(grant, 71, 86)\n"
+"  end\n"
+"  rest = rest and find(grant, '@@', 88, true)\n"
+"  if rest then\n"
+"    call('PEXPIREAT', lock, ends_text)\n"
+"    call('SET', key, sub(grant, 1, 38) .. wide .. sub(grant, 54, 87) .. tail .. sub(grant, rest + 2))\n"
+"    call('PEXPIREAT', key, format('%d', ends + GRANT_KEPT))\n"
+"    return wide .. sub(grant, 71, 86)\n"
+"  end\n"
 "end\n";
-
-/* Renew several mutexes with leases of one length. */
-static const char renew_all[] =
-"local found, told, ends = call('MGET', unpack(keys)), {}, now + args[1]\n"
-"local ends_text, wide, tail = format('%d', ends), format('%015d', ends), args[2] .. '@@'\n"
-"local day = sub(wide, 1, 7)\n"
-"for i = 1, #keys, 2 do\n"
-"  local lock, key, grant = keys[i], keys[i + 1], found[i + 1]\n"
-PROLONG("lock", "key", "found[i]", "grant", "args[i + 2]", "args[i + 3]")
-"  told[(i + 1) / 2] = text or 0\n"
-"end\n"
-"return told\n";
 
 /* --- the general part ------------------------------------------------------------------------------- */
 
@@ -499,7 +470,6 @@ TELL_GRANT
 "if call('ZADD', queue, 'NX', score(), id) == 0 and tonumber(call('ZSCORE', queue, id)) < time[1] - QUEUE_KEPT / 2 then\n"
 "  call('ZADD', queue, score(), id)\n"
 "end\n"
-TELL_HOLDER
 "local before = call('ZRANK', queue, id)\n"
 /* Some of the contenders that join the queue tidy it up. There is no hurry with that, and a hand-over has no time to
  * lose. No waiter needs to ask before the lease that it was told of has ended. */
@@ -511,23 +481,12 @@ TELL_HOLDER
 "told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
 
-/* For a holder that listens, and that could not hear of the waiters that came before it listened. */
-static const char wished[] =
-"local grant = call('GET', key)\n"
-"if grant and call('EXISTS', queue) == 1 then\n"
-"  call('PUBLISH', lock .. '@@@' .. args[1], 'wanted ' .. sub(grant, 18, 37))\n"
-"end\n"
-"return 0\n";
-
 static const char renew[] =
 "return not_held(sub(head, 1, -22))\n";
 
-/* With `ends_at`: the client gives back a grant that too few replicas had. Its contender may ask again under the same
- * nonce, and be quicker on another connection: so release only the grant with that end. A contender that leaves without
- * having been in the queue has just been invited: its invitation goes on to the next. */
+/* A contender that leaves without having been in the queue has just been invited: its invitation goes on to the next. */
 static const char release[] =
 "local nonce, token = sub(head, -20), sub(head, 1, -22)\n"
-"if ends_at and not (mine(id, nonce, token) and num(g.ends) == ends_at) then return answer(0) end\n"
 "local was_queued = call('ZREM', queue, id) == 1\n"
 "local stood_by = stand_down(id)\n"
 "if mine(id, nonce, token) then\n"
@@ -541,13 +500,10 @@ static const char release[] =
 "end\n"
 "return not_held(token)\n";
 
-/* A release may have taken a waiter for dead whose channel was not subscribed yet. A waiter that was still in the queue has made itself
- * known to the holder before. */
+/* A release may have taken a waiter for dead whose channel was not subscribed yet. */
 static const char rejoin[] =
 "if owner ~= args[1] then\n"
-"  if call('ZADD', queue, 'NX', score(), args[1]) == 1 then\n"
-TELL_HOLDER
-"  end\n"
+"  call('ZADD', queue, 'NX', score(), args[1])\n"
 "  call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
@@ -607,13 +563,11 @@ static const char forget[] =
 enum { PARTS_MOST = 10 };
 static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
     [REDIS_ACQUIRE] = {first_of_all, look, take, wait_for_it, times, common, scoring, holding, acquire},
-    [REDIS_RENEW] = {first_of_all, times, renewing, prolong, common, not_holding, renew},
-    [REDIS_RENEW_ALL] = {first_of_all, times, renewing, renew_all},
+    [REDIS_RENEW] = {first_of_all, times, prolong, common, not_holding, renew},
     [REDIS_RELEASE] = {first_of_all, times, read_both, give_back, common, not_holding, waking, release},
     [REDIS_READ] = {first_of_all, times, read_both, common, read_owner},
     [REDIS_FORCE_RELEASE] = {first_of_all, times, read_both, common, waking, force_release},
     [REDIS_REJOIN] = {first_of_all, times, read_both, common, scoring, rejoin},
-    [REDIS_WISHED] = {first_of_all, wished},
     [REDIS_LIST_ROW] = {first_of_all, times, read_both, common, list_row},
     [REDIS_WRITE_NOTE] = {first_of_all, times, read_both, common, not_holding, write_note},
     [REDIS_READ_NOTE] = {first_of_all, read_note},
@@ -665,7 +619,7 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     return text;
 }
 
-enum { LISTENS = 2, NONCE_DIGITS = 20, TOKEN_DIGITS = 16 }; /* what is added to the first digit of a nonce */
+enum { NONCE_DIGITS = 20, TOKEN_DIGITS = 16 };
 
 uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
 {
@@ -676,8 +630,6 @@ uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
         length++;
     }
     *ret_end = text + length;
-    if (length == NONCE_DIGITS && digits[0] >= '0' + LISTENS)
-        digits[0] = (char)(digits[0] - LISTENS);
     return strtoull(digits, NULL, 10);
 }
 
@@ -685,8 +637,6 @@ redis_numbers simba__redis_numbers_of(const simba_request *request)
 {
     redis_numbers numbers;
     simba__digits(numbers.nonce, request->nonce, NONCE_DIGITS);
-    if (request->listens)
-        numbers.nonce[0] += LISTENS;
     simba__digits(numbers.token, request->token, request->token ? TOKEN_DIGITS : 1);
     strcpy(stpcpy(stpcpy(numbers.head, numbers.token), " "), numbers.nonce);
     simba__digits(numbers.total, (uint64_t)(request->ttl_ms + request->transition_ms), 1);

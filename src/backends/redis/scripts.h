@@ -9,12 +9,10 @@
 typedef enum redis_script {
     REDIS_ACQUIRE,
     REDIS_RENEW,
-    REDIS_RENEW_ALL, /* renews several mutexes that share a lease, except those that need more than that */
     REDIS_RELEASE,
     REDIS_READ,
     REDIS_FORCE_RELEASE,
     REDIS_REJOIN,
-    REDIS_WISHED,   /* does anybody wait? */
     REDIS_LIST_ROW, /* this script and those below use the note, too */
     REDIS_WRITE_NOTE,
     REDIS_READ_NOTE,
@@ -32,7 +30,7 @@ typedef struct redis_numbers {
 } redis_numbers;
 
 redis_numbers simba__redis_numbers_of(const simba_request *request);
-/* Read a nonce as it stands in a grant; see ears.h. 0: the text is none. */
+/* Read a nonce as it stands in a grant. 0: the text is none. */
 uint64_t simba__redis_nonce_read(const char *text, const char **ret_end);
 
 /* The names of the keys that a script gets, in their order: for put_script, and for tests that play a client. */

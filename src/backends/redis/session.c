@@ -11,12 +11,9 @@
 
 enum {
     HOPS_MOST = 7,      /* how often servers of a cluster may send an errand on */
-    PATIENCE_MS = 1000, /* how long to wait for replicas, at most */
-    WINDOW_FIRST = 64,  /* how many errands may be unanswered before others stand in line, at first */
-    WINDOW_MOST = 4096, /* the largest window; renewals always have this one */
-    LATE_MS = 100,      /* an answer that took so much longer than the fastest has stood in line at the server */
     GATHER_FROM = 4,    /* while fewer are unanswered, nothing waits to be sent with others */
     GATHER_MOST = 16,   /* so many errands are enough for a write */
+    PATIENCE_MS = 1000, /* how long to wait for replicas, at most */
 };
 
 /* --- states ----------------------------------------------------------------------------------------- */
@@ -49,7 +46,7 @@ static void move_confirmation(redis_session *s, redis_confirmation to)
 /* Every event begins with this. The caller has taken all commands and outcomes of the event before. */
 static void begin(redis_session *s)
 {
-    SIMBA__ASSERT(s->written == s->sent.before && !simba__ring_first(&s->over));
+    SIMBA__ASSERT(s->written == s->sent.last && !s->over.first);
     s->actions = 0;
 }
 
@@ -57,63 +54,53 @@ static void begin(redis_session *s)
 static unsigned invariant(const redis_session *s)
 {
     const bool down = s->state == REDIS_SESSION_DOWN;
-    SIMBA__ASSERT((s->unanswered == 0) == !simba__ring_first(&s->sent));
-    SIMBA__ASSERT(!down || (s->unanswered == 0 && !simba__ring_first(&s->held) && s->tick_at.ns == 0));
+    SIMBA__ASSERT(!down || (!s->sent.first && !s->held.first && s->tick_at.ns == 0));
     SIMBA__ASSERT(!down || (s->confirmation == REDIS_UNASKED && !(s->actions & REDIS_DO_DROP)));
-    SIMBA__ASSERT(s->unanswered == 0 || s->tick_at.ns != 0);
-    SIMBA__ASSERT(s->window >= 1 && s->window <= WINDOW_MOST && s->asked <= s->unanswered);
+    SIMBA__ASSERT(!s->sent.first || s->tick_at.ns != 0);
     SIMBA__ASSERT(s->state != REDIS_SESSION_READY || s->loaded == REDIS_SCRIPTS);
     SIMBA__ASSERT(s->state != REDIS_SESSION_LOADING || s->loaded < REDIS_SCRIPTS);
     /* If an errand is held, a WAIT about it is under way. */
-    SIMBA__ASSERT(!simba__ring_first(&s->held) || s->confirmation != REDIS_UNASKED);
+    SIMBA__ASSERT(!s->held.first || s->confirmation != REDIS_UNASKED);
     return s->actions;
 }
 
-static redis_errand *of_place(simba__ring *place)
+static redis_errand *of_item(simba__list_item *item)
 {
-    return place ? SIMBA__OF_RING(place, redis_errand, place) : NULL;
+    return item ? SIMBA__OF_ITEM(item, redis_errand, item) : NULL;
 }
 
 void simba__redis_session_init(redis_session *s, const redis_options *options, const simba__endpoint *at,
                                redis_errands *errands)
 {
-    *s = (redis_session){.options = options, .at = at, .errands = errands, .written = &s->sent, .window = WINDOW_FIRST};
-    simba__ring_init(&s->renewals);
-    simba__ring_init(&s->holders);
-    simba__ring_init(&s->waiting);
-    simba__ring_init(&s->sent);
-    simba__ring_init(&s->held);
-    simba__ring_init(&s->over);
+    *s = (redis_session){.options = options, .at = at, .errands = errands};
 }
 
 bool simba__redis_session_renews(const redis_session *s)
 {
-    return simba__ring_first(&s->renewals) != NULL;
-}
-
-static bool others_wait(const redis_session *s)
-{
-    return simba__ring_first(&s->holders) || simba__ring_first(&s->waiting);
+    for (simba__list_item *item = s->waiting.first; item; item = item->next)
+        if (of_item(item)->request->op == SIMBA_OP_RENEW)
+            return true;
+    return false;
 }
 
 bool simba__redis_session_waits(const redis_session *s)
 {
-    return simba__redis_session_renews(s) || others_wait(s);
+    return s->waiting.first != NULL;
 }
 
 /* --- what comes out ----------------------------------------------------------------------------------- */
 
 redis_errand *simba__redis_session_next_command(redis_session *s)
 {
-    if (s->written->after == &s->sent)
-        return NULL;
-    s->written = s->written->after;
-    return of_place(s->written);
+    simba__list_item *next = s->written ? s->written->next : s->sent.first;
+    if (next)
+        s->written = next;
+    return of_item(next);
 }
 
 redis_errand *simba__redis_session_next_outcome(redis_session *s)
 {
-    redis_errand *errand = of_place(simba__ring_first(&s->over));
+    redis_errand *errand = of_item(s->over.first);
     if (errand)
         simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
     return errand;
@@ -121,7 +108,7 @@ redis_errand *simba__redis_session_next_outcome(redis_session *s)
 
 redis_errand *simba__redis_session_first(const redis_session *s)
 {
-    return of_place(simba__ring_first(&s->sent));
+    return of_item(s->sent.first);
 }
 
 static void end(redis_session *s, redis_errand *errand, redis_outcome outcome)
@@ -157,11 +144,7 @@ static void send(redis_session *s, redis_errand *errand, simba_local now)
     errand->session = s;
     errand->sent_at = now;
     errand->answers = s->answers;
-    if (errand->request)
-        errand->request->asked_at = now;
     simba__redis_errand_move(errand, REDIS_SENT, &s->sent);
-    s->unanswered++;
-    s->asked += errand->purpose == REDIS_FOR_REQUEST;
     if (s->tick_at.ns != 0)
         return;
     s->tick_at.ns = now.ns + s->options->timeout_ns;
@@ -183,79 +166,23 @@ redis_errand *simba__redis_session_own(redis_session *s, redis_purpose purpose, 
     const bool knows = purpose == REDIS_FOR_LEARNING ? s->state != REDIS_SESSION_DOWN : s->state == REDIS_SESSION_READY;
     redis_errand *errand = knows ? send_own(s, purpose, now) : NULL;
     if (errand)
-        s->written = &errand->place;
+        s->written = &errand->item;
     invariant(s);
     return errand;
-}
-
-/* Requests of a holder keep their order: a note that was written before the release goes out before it. */
-static simba__ring *line_for(redis_session *s, simba_op op)
-{
-    if (op == SIMBA_OP_RENEW)
-        return &s->renewals;
-    return op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE ? &s->holders : &s->waiting;
 }
 
 void simba__redis_session_submit(redis_session *s, redis_errand *errand)
 {
     errand->session = s;
-    errand->answers = s->answers;
-    simba__redis_errand_move(errand, REDIS_WAITING, line_for(s, errand->request->op));
+    simba__redis_errand_move(errand, REDIS_WAITING, &s->waiting);
 }
 
 redis_errand *simba__redis_session_withdraw(redis_session *s)
 {
-    simba__ring *place = simba__ring_first(&s->renewals);
-    if (!place)
-        place = simba__ring_first(&s->holders);
-    redis_errand *errand = of_place(place ? place : simba__ring_first(&s->waiting));
+    redis_errand *errand = of_item(s->waiting.first);
     if (errand)
         simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
     return errand;
-}
-
-/* True if a renewal can share a script. In a cluster it cannot: the keys are in different slots. */
-static bool fits_batch(const redis_session *s, const redis_errand *errand)
-{
-    return !errand->alone && s->options->kind != REDIS_CLUSTER;
-}
-
-static bool same_lease(const redis_errand *one, const redis_errand *other)
-{
-    return one->request->ttl_ms == other->request->ttl_ms &&
-           one->request->transition_ms == other->request->transition_ms;
-}
-
-/* When asking for it stops being worth while. Its deadline is put off while it stands in line. */
-static simba_local worth_until(const simba_request *request)
-{
-    return request->give_up.ns > request->deadline.ns ? request->give_up : request->deadline;
-}
-
-/* Its turn has come. False: it is too late, and the errand is over. */
-static bool has_time(redis_session *s, redis_errand *errand, simba_local now)
-{
-    if (worth_until(errand->request).ns > now.ns)
-        return true;
-    blame(s, SIMBA_ETIMEDOUT, "not asked: it stood in line until the time was over");
-    end(s, errand, REDIS_FAIL);
-    return false;
-}
-
-/* Send the renewals that can share a script. */
-static void send_batches(redis_session *s, simba_local now)
-{
-    redis_errand *first = NULL;
-    for (simba__ring *place = s->renewals.after, *next; place != &s->renewals && s->asked < WINDOW_MOST; place = next) {
-        redis_errand *errand = of_place(place);
-        next = place->after;
-        if (!fits_batch(s, errand) || !has_time(s, errand, now))
-            continue;
-        send(s, errand, now);
-        if (!first || first->batch == REDIS_BATCH_MOST || !same_lease(first, errand))
-            first = errand;
-        first->batch++;
-    }
 }
 
 static void send_one(redis_session *s, redis_errand *errand, simba_local now)
@@ -282,27 +209,14 @@ static bool is_confirmed(const simba_request *request)
     return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
 }
 
-/* Send errands from the front of a line while there is room. Returns true if replicas have to confirm one of them. */
-static bool send_line(redis_session *s, simba__ring *line, size_t window, simba_local now)
+static void send_waiting(redis_session *s, simba_local now)
 {
     bool may_grant = false;
-    for (simba__ring *place; s->asked < window && (place = simba__ring_first(line)) != NULL;) {
-        redis_errand *errand = of_place(place);
-        if (!has_time(s, errand, now))
-            continue;
+    while (s->waiting.first) {
+        redis_errand *errand = of_item(s->waiting.first);
         may_grant |= is_confirmed(errand->request);
         send_one(s, errand, now);
     }
-    return may_grant;
-}
-
-static void send_waiting(redis_session *s, simba_local now)
-{
-    bool may_grant = simba__redis_session_renews(s);
-    send_batches(s, now);
-    may_grant |= send_line(s, &s->renewals, WINDOW_MOST, now);
-    may_grant |= send_line(s, &s->holders, s->window, now);
-    may_grant |= send_line(s, &s->waiting, s->window, now);
     if (!may_grant || s->options->replicas == 0)
         return;
     if (s->confirmation == REDIS_UNASKED)
@@ -311,23 +225,12 @@ static void send_waiting(redis_session *s, simba_local now)
         move_confirmation(s, REDIS_ASKED_AGAIN);
 }
 
-/* Are there fewer than `most` errands in these two lines? */
-static bool are_few(const redis_session *s, size_t most)
-{
-    size_t count = 0;
-    for (const simba__ring *place = s->holders.after; place != &s->holders && count < most; place = place->after)
-        count++;
-    for (const simba__ring *place = s->waiting.after; place != &s->waiting && count < most; place = place->after)
-        count++;
-    return count < most;
-}
-
-/* Should the errands in line wait for others, to be sent together? Not if nothing is under way: then no answer would come after which
- * to look again. */
+/* Should the errands wait for others, to be sent together? Not if little is under way: no answer might come after which to look
+ * again. */
 static bool gathers(const redis_session *s)
 {
-    const size_t enough = s->asked < GATHER_FROM ? 0 : s->asked < GATHER_MOST ? s->asked : GATHER_MOST;
-    return !simba__redis_session_renews(s) && are_few(s, enough);
+    const size_t enough = s->sent.count < GATHER_FROM ? 0 : s->sent.count < GATHER_MOST ? s->sent.count : GATHER_MOST;
+    return s->waiting.count < enough && !simba__redis_session_renews(s);
 }
 
 unsigned simba__redis_session_flush(redis_session *s, simba_local now)
@@ -373,42 +276,18 @@ static void take_script(redis_session *s, redis_script script, const redis_answe
 unsigned simba__redis_session_up(redis_session *s, simba_local now)
 {
     begin(s);
-    s->window = WINDOW_FIRST;
-    s->narrowed_at.ns = 0;
-    s->fastest_ns = INT64_MAX;
     load_scripts(s, now); /* it may be another server, or the same one after a restart */
     return invariant(s);
 }
 
 /* --- replicas --------------------------------------------------------------------------------------- */
 
-/* When the request runs out of time. The runtime puts off the deadline of a request that stood in line, perhaps only
- * after this. */
-static simba_local due_at(const redis_errand *errand)
-{
-    const simba_request *request = errand->request;
-    const simba_local again = {errand->sent_at.ns + request->patience_ns};
-    const simba_local due = again.ns < request->give_up.ns ? again : request->give_up;
-    return due.ns > request->deadline.ns ? due : request->deadline;
-}
-
 /* How long replicas may take: half of the time that the request had when it was sent, and PATIENCE_MS at most. */
 static simba_local end_of_patience(const redis_errand *errand)
 {
-    const int64_t half_ns = (due_at(errand).ns - errand->sent_at.ns) / 2;
+    const int64_t half_ns = (errand->request->deadline.ns - errand->sent_at.ns) / 2;
     const int64_t most_ns = PATIENCE_MS * SIMBA__NS_PER_MS;
     return (simba_local){errand->sent_at.ns + (half_ns < most_ns ? half_ns : most_ns)};
-}
-
-static void refuse_held(redis_session *s, redis_errand *errand, simba_local now)
-{
-    s->short_of_replicas = true;
-    if (errand->request->op == SIMBA_OP_ACQUIRE && s->state == REDIS_SESSION_READY) {
-        redis_errand *returning = send_own(s, REDIS_FOR_RETURNING, now);
-        if (returning)
-            returning->returned = errand->request;
-    }
-    end(s, errand, REDIS_FAIL);
 }
 
 static void blame_replicas(redis_session *s, const redis_answer *answer)
@@ -432,16 +311,18 @@ static void take_confirmation(redis_session *s, const redis_answer *answer, simb
     if (enough)
         s->short_of_replicas = false;
     blame_replicas(s, answer);
-    for (simba__ring *place = s->held.after, *next; place != &s->held; place = next) {
-        redis_errand *errand = of_place(place);
-        next = place->after;
-        if (enough)
+    for (simba__list_item *item = s->held.first, *next; item; item = next) {
+        redis_errand *errand = of_item(item);
+        next = item->next;
+        if (enough) {
             end(s, errand, REDIS_COMPLETE);
-        else if (!answered || now.ns >= end_of_patience(errand).ns)
-            refuse_held(s, errand, now);
+        } else if (!answered || now.ns >= end_of_patience(errand).ns) {
+            s->short_of_replicas = true;
+            end(s, errand, REDIS_FAIL);
+        }
     }
     move_confirmation(s, REDIS_UNASKED);
-    if (asked_again || simba__ring_first(&s->held))
+    if (asked_again || s->held.first)
         ask_replicas(s, now);
 }
 
@@ -483,7 +364,11 @@ static void take_error(redis_session *s, redis_errand *errand, const char *text,
 {
     const bool cluster = s->options->kind == REDIS_CLUSTER;
     bool useless;
-    if (cluster && (begins_with(text, "MOVED ") || begins_with(text, "ASK "))) {
+    const bool elsewhere = cluster && (begins_with(text, "MOVED ") || begins_with(text, "ASK "));
+    if (errand->expired && (elsewhere || begins_with(text, "NOSCRIPT"))) {
+        blame(s, SIMBA_ETIMEDOUT, "no answer in time");
+        end(s, errand, REDIS_FAIL); /* not carried out, and nobody wants it any more */
+    } else if (elsewhere) {
         send_on(s, errand, text);
     } else if (begins_with(text, "NOSCRIPT") && !errand->reloaded) {
         send_again(s, errand, now);
@@ -502,18 +387,13 @@ static void take_request(redis_session *s, redis_errand *errand, const redis_ans
     switch (answer->kind) {
     case REDIS_SAID_GRANTED:
         SIMBA__ASSERT(is_confirmed(errand->request)); /* so a WAIT about it is under way, or the next one will be */
-        if (s->options->replicas > 0)
+        if (s->options->replicas > 0 && !errand->expired)
             simba__redis_errand_move(errand, REDIS_HELD, &s->held);
         else
             end(s, errand, REDIS_COMPLETE);
         break;
     case REDIS_SAID_DONE:
         end(s, errand, REDIS_COMPLETE);
-        break;
-    case REDIS_SAID_NOT_RENEWED:
-        errand->alone = true;
-        s->actions |= REDIS_DO_WAKE;
-        simba__redis_session_submit(s, errand);
         break;
     case REDIS_SAID_ERROR:
         take_error(s, errand, answer->text, now);
@@ -528,7 +408,7 @@ static void take_request(redis_session *s, redis_errand *errand, const redis_ans
     }
 }
 
-/* The answer to a command of our own, or to a request that nobody waits for any more. */
+/* The answer to a command of our own. */
 static void take_own(redis_session *s, redis_errand *errand, const redis_answer *answer, simba_local now)
 {
     if (errand->purpose == REDIS_FOR_LEARNING) {
@@ -547,34 +427,9 @@ static void take_own(redis_session *s, redis_errand *errand, const redis_answer 
 static redis_errand *take_first(redis_session *s)
 {
     redis_errand *errand = simba__redis_session_first(s);
-    s->unanswered--;
-    s->asked -= errand->purpose == REDIS_FOR_REQUEST;
-    if (s->written == &errand->place)
-        s->written = &s->sent;
-    errand->batch = 0;
+    if (s->written == &errand->item)
+        s->written = NULL;
     return errand;
-}
-
-/* Widen or halve the window by how long this answer took. A late answer halves it once: the errands that were sent
- * before then say nothing new. */
-static void adapt_window(redis_session *s, const redis_errand *errand, simba_local now)
-{
-    const int64_t took_ns = now.ns - errand->sent_at.ns;
-    if (took_ns < s->fastest_ns)
-        s->fastest_ns = took_ns;
-    if (took_ns - s->fastest_ns <= LATE_MS * SIMBA__NS_PER_MS) {
-        s->window += others_wait(s) && s->window < WINDOW_MOST;
-    } else if (errand->sent_at.ns >= s->narrowed_at.ns) {
-        s->window -= s->window / 2;
-        s->narrowed_at = now;
-    }
-}
-
-/* True if errands stand in line and a good part of them can be sent. */
-static bool has_room(const redis_session *s)
-{
-    return (others_wait(s) && s->asked <= s->window / 2 && !gathers(s)) ||
-           (simba__redis_session_renews(s) && s->asked <= WINDOW_MOST / 2);
 }
 
 unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answer, simba_local now)
@@ -582,8 +437,6 @@ unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answe
     begin(s);
     s->answers++;
     redis_errand *errand = simba__redis_session_first(s) ? take_first(s) : NULL;
-    if (errand && errand->purpose == REDIS_FOR_REQUEST)
-        adapt_window(s, errand, now);
     if (errand && errand->request)
         take_request(s, errand, answer, now);
     else if (errand)
@@ -592,31 +445,24 @@ unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answe
         drop_over(s, answer->text);
     else
         drop(s, SIMBA_EUNAVAILABLE, "an answer that nobody asked for");
-    if (s->state == REDIS_SESSION_READY && has_room(s))
+    if (s->state == REDIS_SESSION_READY && s->waiting.first && !gathers(s))
         s->actions |= REDIS_DO_WAKE;
     return invariant(s);
 }
 
 /* --- ends ------------------------------------------------------------------------------------------- */
 
-static void fail_all(redis_session *s, simba__ring *ring)
+static void fail_all(redis_session *s, simba__list *list)
 {
-    for (simba__ring *place; (place = simba__ring_first(ring)) != NULL;)
-        end(s, of_place(place), REDIS_FAIL);
-}
-
-static void fail_lines(redis_session *s)
-{
-    fail_all(s, &s->renewals);
-    fail_all(s, &s->holders);
-    fail_all(s, &s->waiting);
+    while (list->first)
+        end(s, of_item(list->first), REDIS_FAIL);
 }
 
 unsigned simba__redis_session_refuse(redis_session *s, const simba_error *why)
 {
     begin(s);
     s->error = *why;
-    fail_lines(s);
+    fail_all(s, &s->waiting);
     return invariant(s);
 }
 
@@ -633,7 +479,7 @@ unsigned simba__redis_session_down(redis_session *s, const simba_error *why)
             simba__redis_errand_forget(errand);
         }
     }
-    fail_lines(s);
+    fail_all(s, &s->waiting);
     fail_all(s, &s->held);
     move(s, REDIS_SESSION_DOWN);
     move_confirmation(s, REDIS_UNASKED);
@@ -642,7 +488,7 @@ unsigned simba__redis_session_down(redis_session *s, const simba_error *why)
     return invariant(s);
 }
 
-unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simba_local now)
+unsigned simba__redis_session_expire(redis_session *s, redis_errand *errand, simba_local now)
 {
     begin(s);
     SIMBA__ASSERT(errand->session == s && errand->request);
@@ -650,6 +496,7 @@ unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simb
         simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
         return invariant(s);
     }
+    errand->expired = true;
     s->actions |= REDIS_DO_SUSPECT;
     /* Nothing has come since this renewal was sent. TCP repeats lost bytes after pauses that double. So after an outage
      * the connection may stay stuck for as long as the outage took, and all renewals with it. */
@@ -659,15 +506,6 @@ unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simb
         s->actions |= REDIS_DO_SET_TIMER;
     }
     return invariant(s);
-}
-
-bool simba__redis_session_in_line(redis_session *s, redis_errand *errand)
-{
-    const bool moves = errand->answers != s->answers;
-    errand->answers = s->answers;
-    if (errand->stage == REDIS_WAITING)
-        return s->state == REDIS_SESSION_READY;
-    return errand->stage == REDIS_SENT && moves;
 }
 
 unsigned simba__redis_session_tick(redis_session *s, simba_local now)

@@ -8,35 +8,28 @@
  *      │ down             │ └────────────────────────────┤
  *      └──────────────────┴───────────── STUCK ◀─────────┘ a renewal has no answer in time, nor has anything after it
  *
- * The session sends all errands of a turn in one write. The server answers in the order of the errands, so a queue of them
- * tells whose an answer is. An errand whose request has run out of time stays in the queue and takes the late answer.
+ * A flush sends all errands that were submitted, in one write. The server answers in the order of the errands, so a queue of
+ * them tells whose an answer is. An errand whose request has run out of time stays in the queue until its answer has come. The
+ * client hands over only so many requests at a time, so nothing stands in line here: what is submitted while there is no
+ * connection goes out when it is ready.
  *
- * The window: the session asks no more at a time than the server answers in some hundredths of a second. The other errands
- * stand in line here. If they stood in line at the server instead, the server would carry out requests that have long run
- * out of time, while the client asks the same again behind them: an overload would feed itself. The window grows while there
- * is a line and answers come in time. A late answer halves it. Renewals go first, have a window of their own, and up to
- * BATCH_MOST of them share a script. Then come the other requests of holders, which free mutexes for others, and then the
- * rest, each in its order. The session does not send an errand whose time is over when its turn comes.
- *
- * Gathering: while four requests or more are under way, the session keeps the next ones back until they are as many as those, or
- * sixteen. So the requests of many threads go out in few writes, and the server reads them together. Answers make the session look
- * again, and a renewal takes all along.
+ * Gathering: while four errands or more are under way, the session keeps the next ones back until they are as many as those, or
+ * sixteen. So the requests of many threads go out in few writes, and the server reads them together: 64 threads do twice as much.
+ * Answers make the session look again, and a renewal takes all along.
  *
  * replicas=N: a grant, a renewal or a note counts once N replicas have it. WAIT answers how many replicas have everything
  * that was written on its connection before it. Meanwhile the server answers nothing else on the connection, not even
  * renewals: so a WAIT is short, and only one is under way at a time. While too few replicas have confirmed something, another
  * WAIT follows. The errands that it is about are HELD until then. After half of the time that the request has, at most, the
- * session fails the request. It gives a grant back first; the core tries a renewal again. */
+ * session fails the request. The contender asks again under the same nonce, so that the same grant is confirmed later; or it
+ * gives up, and its release ends the grant. */
 #ifndef SIMBA_BACKENDS_REDIS_SESSION_H
 #define SIMBA_BACKENDS_REDIS_SESSION_H
 
 #include "backends/redis/errands.h"
 #include "net/endpoint.h"
 
-enum {
-    REDIS_BATCH_MOST = 64, /* renewals in one script: the server serves nobody else meanwhile */
-    REDIS_WAIT_MS = 50,    /* how long a WAIT may take */
-};
+enum { REDIS_WAIT_MS = 50 }; /* how long a WAIT may take */
 
 typedef enum redis_session_state {
     REDIS_SESSION_DOWN,    /* there is no connection */
@@ -57,13 +50,12 @@ typedef enum redis_confirmation {
 /* What a server answered to an errand. */
 typedef struct redis_answer {
     enum {
-        REDIS_SAID_DONE,        /* the request is over */
-        REDIS_SAID_GRANTED,     /* the same, once the replicas have it */
-        REDIS_SAID_NOT_RENEWED, /* one of a batch was not renewed: only a script of its own says why */
-        REDIS_SAID_ERROR,       /* `text` */
-        REDIS_SAID_TEXT,        /* `text`: the name of a script that was loaded, 40 bytes */
-        REDIS_SAID_NUMBER,      /* `number` of replicas */
-        REDIS_SAID_ODDITY,      /* this cannot be an answer to it */
+        REDIS_SAID_DONE,    /* the request is over */
+        REDIS_SAID_GRANTED, /* the same, once the replicas have it */
+        REDIS_SAID_ERROR,   /* `text` */
+        REDIS_SAID_TEXT,    /* `text`: the name of a script that was loaded, 40 bytes */
+        REDIS_SAID_NUMBER,  /* `number` of replicas */
+        REDIS_SAID_ODDITY,  /* this cannot be an answer to it */
     } kind;
     const char *text;
     int64_t number;
@@ -72,7 +64,7 @@ typedef struct redis_answer {
 /* The actions, as a set of bits. The caller first takes the commands, then the outcomes, then does these. */
 enum {
     REDIS_DO_SET_TIMER = 1, /* to `tick_at` */
-    REDIS_DO_WAKE = 2,      /* flush before the turn ends */
+    REDIS_DO_WAKE = 2,      /* have it flushed */
     REDIS_DO_ANNOUNCE = 4,  /* it is READY */
     REDIS_DO_SUSPECT = 8,   /* the server may be lost: ask whether another one has taken its place */
     REDIS_DO_PRAISE = 16,   /* enough replicas confirm again: say so in the log */
@@ -85,22 +77,15 @@ typedef struct redis_session {
     const redis_options *options;
     const simba__endpoint *at; /* for the text of errors */
     redis_errands *errands;
-    simba__ring renewals; /* those WAITING that are renewals; */
-    simba__ring holders;  /* those WAITING that holders want besides: releases and notes; */
-    simba__ring waiting;  /* and all others WAITING */
-    simba__ring sent;     /* SENT */
-    simba__ring *written; /* the last of them that next_command has returned */
-    simba__ring held;     /* HELD */
-    simba__ring over;     /* OVER: next_outcome returns them */
-    size_t unanswered;    /* how many are SENT */
-    size_t asked;         /* how many of those carry a request */
-    size_t window;        /* how many of them there may be; further errands, except for renewals, stand in line */
-    simba_local narrowed_at;
-    int64_t fastest_ns;  /* how long the fastest answer took on this connection */
-    uint64_t answers;    /* how many have come so far, on any connection */
-    simba_local tick_at; /* when to look for silence; 0: never */
-    unsigned actions;    /* of the last event, a set of the bits above */
-    simba_error error;   /* of the outcomes REDIS_FAIL */
+    simba__list waiting;       /* those WAITING */
+    simba__list sent;          /* SENT */
+    simba__list held;          /* HELD */
+    simba__list over;          /* OVER: next_outcome returns them */
+    simba__list_item *written; /* the last of `sent` that next_command has returned; NULL: none */
+    uint64_t answers;          /* how many have come so far, on any connection */
+    simba_local tick_at;       /* when to look for silence; 0: never */
+    unsigned actions;          /* of the last event, a set of the bits above */
+    simba_error error;         /* of the outcomes REDIS_FAIL */
     simba_error dropped;
     bool short_of_replicas; /* too few replicas confirmed something, and enough have confirmed nothing since */
     unsigned loaded;        /* how many scripts are loaded */
@@ -116,29 +101,23 @@ void simba__redis_session_submit(redis_session *s, redis_errand *errand);
 /* The connection is up; it is down: lost, not made, or closed. */
 unsigned simba__redis_session_up(redis_session *s, simba_local now);
 unsigned simba__redis_session_down(redis_session *s, const simba_error *why);
-/* Nothing can be sent for a while: fail the errands in line. */
+/* Nothing can be sent for a while: fail the errands that wait. */
 unsigned simba__redis_session_refuse(redis_session *s, const simba_error *why);
-/* The turn ends: send what can be sent. */
+/* Send what was submitted. */
 unsigned simba__redis_session_flush(redis_session *s, simba_local now);
-/* The server has answered the errand that was sent first. For a batch, call this once for each of its errands. */
+/* The server has answered the errand that was sent first. */
 unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answer, simba_local now);
-/* The request has run out of time, or nobody wants it any more. Afterwards the errand is IN_HAND; or still SENT, to
- * take the answer. */
-unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simba_local now);
-/* The deadline of this errand has come. Returns true if it should have more time: it stands in line here, on a
- * connection that works; or at the server, which has answered others since it was last asked. If the server falls
- * silent, the errands that were sent run out of time; in the end the session gives the connection up and fails those in
- * line. */
-bool simba__redis_session_in_line(redis_session *s, redis_errand *errand);
+/* The request has run out of time. Afterwards the errand is IN_HAND, if nothing of it is left; or still SENT, until its answer
+ * has come or the connection has ended. */
+unsigned simba__redis_session_expire(redis_session *s, redis_errand *errand, simba_local now);
 /* It is `tick_at`. */
 unsigned simba__redis_session_tick(redis_session *s, simba_local now);
 
 /* Begin a command of our own, which the caller writes right away. NULL: there is no connection, its scripts are not
- * loaded yet (FOR_TELLING, FOR_RETURNING), or there is no memory. `actions` says what to do. */
+ * loaded yet (FOR_TELLING), or there is no memory. `actions` says what to do. */
 redis_errand *simba__redis_session_own(redis_session *s, redis_purpose purpose, simba_local now);
 
-/* The next command to write, and the next outcome; NULL: no more. The other errands of a batch follow its first. An
- * outcome is IN_HAND. */
+/* The next command to write, and the next outcome; NULL: no more. An outcome is IN_HAND. */
 redis_errand *simba__redis_session_next_command(redis_session *s);
 redis_errand *simba__redis_session_next_outcome(redis_session *s);
 

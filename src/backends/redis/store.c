@@ -35,31 +35,6 @@ static void name_invited(redis_subs *subs, const char *mutex, char *out, size_t 
         snprintf(out, size, "@@%s", invited);
 }
 
-static void put_renewals(redis_commands *commands, redis_errand *const *errands, size_t count)
-{
-    simba__buffer *out = &commands->conn.link.out;
-    char text[SIMBA_MUTEX_BYTES + 32];
-    snprintf(text, sizeof text, "%zu", 2 * count);
-    simba__redis_put_count(out, 5 + 4 * count);
-    simba__redis_put_word(out, "EVALSHA");
-    simba__redis_put_word(out, commands->session.sha[REDIS_RENEW_ALL]);
-    simba__redis_put_word(out, text);
-    for (size_t i = 0; i < count; i++) {
-        snprintf(text, sizeof text, "simba:{%s}", errands[i]->request->mutex);
-        simba__redis_put_word(out, text);
-        snprintf(text, sizeof text, "simba:{%s}:grant", errands[i]->request->mutex);
-        simba__redis_put_word(out, text);
-    }
-    redis_numbers n = simba__redis_numbers_of(errands[0]->request);
-    simba__redis_put_word(out, n.total);
-    simba__redis_put_word(out, n.transition);
-    for (size_t i = 0; i < count; i++) {
-        n = simba__redis_numbers_of(errands[i]->request);
-        simba__redis_put_word(out, errands[i]->request->id);
-        simba__redis_put_word(out, n.head);
-    }
-}
-
 static void put(redis_commands *commands, const simba_request *request)
 {
     redis_subs *subs = &of(commands)->subs;
@@ -74,8 +49,6 @@ static void put(redis_commands *commands, const simba_request *request)
         const char *args[] = {request->id, n.nonce, n.total, n.transition, queue, here};
         const bool plain = request->queue && here[0] == '\0'; /* the last two are what the script expects anyway */
         simba__redis_subs_named(subs, mutex);
-        if (request->listens)
-            simba__redis_ears_listen(&subs->ears, node_of(commands), request);
         simba__redis_commands_put_script(commands, REDIS_ACQUIRE, mutex, plain ? 4 : 6, args);
         break;
     }
@@ -88,15 +61,12 @@ static void put(redis_commands *commands, const simba_request *request)
         const char *args[] = {request->id, n.head, here};
         simba__redis_commands_put_script(commands, REDIS_RELEASE, mutex, here[0] ? 3 : 2, args);
         simba__redis_subs_left(subs, request);
-        if (request->listens)
-            simba__redis_ears_rest(&subs->ears, request);
         break;
     }
     case SIMBA_OP_FORCE_RELEASE:
         simba__redis_commands_put_script(commands, REDIS_FORCE_RELEASE, mutex, 0, NULL);
         break;
     case SIMBA_OP_READ:
-        simba__redis_subs_observed(subs, mutex);
         simba__redis_commands_put_script(commands, REDIS_READ, mutex, 0, NULL);
         break;
     case SIMBA_OP_LIST: /* one row of a list, see list.c */
@@ -127,17 +97,18 @@ static void put(redis_commands *commands, const simba_request *request)
 
 /* --- what becomes of it ------------------------------------------------------------------------------- */
 
-/* Tell those who wait and watch what the answer says. */
+/* Tell those who wait and watch what the answer says; not if it comes too late, because the contender may have stopped since. */
 static void answered(redis_commands *commands, const simba_request *request, bool holds)
 {
     redis_subs *subs = &of(commands)->subs;
     const simba_reply *reply = &request->reply;
+    const redis_errand *errand = request->backend_data;
+    if (errand->expired)
+        return;
     if (holds && request->op == SIMBA_OP_ACQUIRE)
         simba__redis_subs_left(subs, request);
     else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
         simba__redis_subs_waits(subs, request);
-    if (!holds && request->op == SIMBA_OP_ACQUIRE && request->listens && !request->queue)
-        simba__redis_ears_rest(&subs->ears, request);
     if (holds)
         simba__redis_subs_holds(node_of(commands));
     else if (reply->owner.id[0] && reply->owner.token == 0)
@@ -213,7 +184,6 @@ static bool redirect(redis_commands *commands, redis_errand *errand, const char 
 static void up(redis_commands *commands)
 {
     simba__redis_lists_up(&of(commands)->lists, node_of(commands));
-    simba__redis_ears_answered_again(&of(commands)->subs.ears, node_of(commands));
 }
 
 static void down(redis_commands *commands, const simba_error *error)
@@ -228,14 +198,8 @@ static void lost(redis_commands *commands)
         node->all->topology->lost(node);
 }
 
-static const redis_commands_events commands_events = {.up = up,
-                                                      .down = down,
-                                                      .lost = lost,
-                                                      .put = put,
-                                                      .put_renewals = put_renewals,
-                                                      .read = read_reply,
-                                                      .finish = finish,
-                                                      .redirect = redirect};
+static const redis_commands_events commands_events = {
+    .up = up, .down = down, .lost = lost, .put = put, .read = read_reply, .finish = finish, .redirect = redirect};
 
 static void moved(redis_nodes *nodes)
 {
@@ -288,22 +252,17 @@ void simba__redis_store_submit(void *instance, simba_request *request)
         simba__redis_commands_submit(&simba__redis_node_for(&self->nodes, request)->commands, errand);
 }
 
-void simba__redis_store_cancel(void *instance, simba_request *request)
-{
-    redis_errand *errand = request->backend_data;
-    const char *where =
-        request->op == SIMBA_OP_LIST ? simba__redis_list_leave(errand) : simba__redis_commands_leave(errand);
-    (void)instance;
-    simba__redis_errand_fail(errand, SIMBA_ETIMEDOUT, "redis %s: no answer in time", where);
-}
-
-/* A list sends many commands within its one deadline. */
-bool simba__redis_store_in_line(void *instance, simba_request *request)
+void simba__redis_store_expire(void *instance, simba_request *request)
 {
     redis_errand *errand = request->backend_data;
     (void)instance;
-    return request->op != SIMBA_OP_LIST && errand->stage != REDIS_IN_HAND &&
-           simba__redis_session_in_line(errand->session, errand);
+    if (request->op == SIMBA_OP_LIST) {
+        simba__redis_list_expire(errand);
+        return;
+    }
+    const char *where = simba__redis_commands_expire(errand);
+    if (errand->stage == REDIS_IN_HAND)
+        simba__redis_errand_fail(errand, SIMBA_ETIMEDOUT, "redis %s: no answer in time", where);
 }
 
 void simba__redis_store_flush(void *instance)

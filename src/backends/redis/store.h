@@ -21,8 +21,7 @@ int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_cont
 
 /* The functions of the back end's table; `instance` is a redis_store. */
 void simba__redis_store_submit(void *instance, simba_request *request);
-void simba__redis_store_cancel(void *instance, simba_request *request);
-bool simba__redis_store_in_line(void *instance, simba_request *request);
+void simba__redis_store_expire(void *instance, simba_request *request);
 void simba__redis_store_flush(void *instance);
 int simba__redis_store_watch(void *instance, simba_topic *topic);
 void simba__redis_store_unwatch(void *instance, simba_topic *topic);

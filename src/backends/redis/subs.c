@@ -23,9 +23,9 @@ static const char revocations[] = "simba:@@revoked";
 
 typedef struct redis_watch {
     simba__node entry;  /* in the table */
-    simba_topic *topic; /* NULL: the runtime does not watch it */
+    simba_topic *topic; /* NULL: the client does not watch it */
     redis_node *node;   /* the node that has the mutex */
-    simba__ring idle, looks, due;
+    simba__list_item idle, looks, due;
     redis_waiters waiters;
     char mutex[];
 } redis_watch;
@@ -65,16 +65,25 @@ static void set_chores(redis_subs *self, simba_local at)
         self->host->timer_set(self->host, &self->chores, at);
 }
 
-/* Put the watch into the rings that its state calls for. */
+/* Put it at the end of the list unless it is in there; or take it out. */
+static void set_in(simba__list *list, simba__list_item *item, bool in)
+{
+    if (!in)
+        simba__list_remove(item);
+    else if (!item->list)
+        simba__list_append(list, item);
+}
+
+/* Put the watch into the lists that its state calls for. */
 static void sort_in(redis_subs *self, redis_watch *watch)
 {
     const redis_waiters *w = &watch->waiters;
     const bool is_idle = !simba__redis_waiters_watched(w);
-    simba__ring_set(&self->idle, &watch->idle, is_idle);
-    simba__ring_set(&self->looks, &watch->looks, w->will_look);
-    simba__ring_set(&self->due, &watch->due, w->interest == REDIS_DUE);
+    set_in(&self->idle, &watch->idle, is_idle);
+    set_in(&self->looks, &watch->looks, w->will_look);
+    set_in(&self->due, &watch->due, w->interest == REDIS_DUE);
     if (is_idle)
-        set_chores(self, SIMBA__OF_RING(self->idle.after, redis_watch, idle)->waiters.idle_until);
+        set_chores(self, SIMBA__OF_ITEM(self->idle.first, redis_watch, idle)->waiters.idle_until);
     if (w->will_look)
         set_chores(self, w->look_at);
 }
@@ -98,9 +107,9 @@ static redis_watch *make(redis_subs *self, const char *mutex)
 
 static void drop(redis_subs *self, redis_watch *watch)
 {
-    simba__ring_set(&self->idle, &watch->idle, false);
-    simba__ring_set(&self->looks, &watch->looks, false);
-    simba__ring_set(&self->due, &watch->due, false);
+    simba__list_remove(&watch->idle);
+    simba__list_remove(&watch->looks);
+    simba__list_remove(&watch->due);
     simba__table_remove(&self->watches, &watch->entry);
     simba__redis_waiters_fini(&watch->waiters);
     simba__free(watch);
@@ -144,7 +153,7 @@ static void put_all(const char *command, const redis_watch *watch)
         put_waiter(command, watch, waiter->id);
 }
 
-/* Send the commands before the turn ends. */
+/* Have the commands sent. */
 static void send_soon(redis_subs *self)
 {
     self->host->wake(self->host);
@@ -169,6 +178,8 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
         put_all("SUBSCRIBE", watch);
     if (actions & REDIS_SUBSCRIBE_NEWS)
         put_news("SUBSCRIBE", watch);
+    if (actions & REDIS_UNSUBSCRIBE_NEWS)
+        put_news("UNSUBSCRIBE", watch);
     if (actions & REDIS_SUBSCRIBE_ID)
         put_waiter("SUBSCRIBE", watch, id);
     if (actions & REDIS_CONFIRM)
@@ -276,7 +287,6 @@ static void hear(redis_subs *self, const char *channel, const char *text)
     const char *name = channel + sizeof prefix - 1;
     const size_t length = strlen(name);
     redis_watch *watch;
-    simba__redis_ears_heard(&self->ears, channel, text);
     for (const char *at = strstr(name, "}@@"); at; at = strstr(at + 1, "}@@")) {
         watch = find_named(self, name, (size_t)(at - name));
         if (watch && at[3] == '\0')
@@ -364,9 +374,6 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
                is_text(reply->element[1]) && is_text(reply->element[2])) {
         if (is_message(reply->element[0]->str))
             hear(self, reply->element[1]->str, reply->element[2]->str);
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
-               is_text(reply->element[1]) && strcmp(reply->element[0]->str, "subscribe") == 0) {
-        simba__redis_ears_confirmed(&self->ears, reply->element[1]->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_text(reply->element[1])) {
         hear_pong(node, reply->element[1]->str);
     } else if (is_text(reply)) {
@@ -390,13 +397,11 @@ static void on_up(redis_conn *conn)
     ((redis_node *)conn->owner)->has_no_shards = false; /* until the server says otherwise */
     simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", revocations});
     each(conn->owner, simba__redis_waiters_up);
-    simba__redis_ears_up(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
 }
 
 static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
-    simba__redis_ears_down(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
     /* A lost connection comes back, and callers get the error. A refusal is for a person to look at, so it is a
      * warning. */
     const bool away = simba__is_transient(conn->link.error.code);
@@ -418,16 +423,16 @@ static void send_all(redis_subs *self)
 static void on_chores(simba_timer *timer, simba_local now)
 {
     redis_subs *self = (redis_subs *)(void *)((char *)timer - offsetof(redis_subs, chores));
-    for (simba__ring *place = self->looks.after, *next; place != &self->looks; place = next) {
-        redis_watch *watch = SIMBA__OF_RING(place, redis_watch, looks);
-        next = place->after;
+    for (simba__list_item *item = self->looks.first, *next; item; item = next) {
+        redis_watch *watch = SIMBA__OF_ITEM(item, redis_watch, looks);
+        next = item->next;
         if (watch->waiters.look_at.ns > now.ns)
             set_chores(self, watch->waiters.look_at);
         else
             act(self, watch, simba__redis_waiters_look(&watch->waiters));
     }
-    while (self->idle.after != &self->idle) {
-        redis_watch *watch = SIMBA__OF_RING(self->idle.after, redis_watch, idle);
+    while (self->idle.first) {
+        redis_watch *watch = SIMBA__OF_ITEM(self->idle.first, redis_watch, idle);
         if (watch->waiters.idle_until.ns > now.ns) {
             set_chores(self, watch->waiters.idle_until);
             break;
@@ -440,8 +445,8 @@ static void on_chores(simba_timer *timer, simba_local now)
 
 void simba__redis_subs_woken(redis_subs *self)
 {
-    while (self->due.after != &self->due) {
-        redis_watch *watch = SIMBA__OF_RING(self->due.after, redis_watch, due);
+    while (self->due.first) {
+        redis_watch *watch = SIMBA__OF_ITEM(self->due.first, redis_watch, due);
         act(self, watch, simba__redis_waiters_woken(&watch->waiters));
     }
     send_all(self);
@@ -481,13 +486,6 @@ void simba__redis_subs_holds(redis_node *node)
         simba__link_open(&node->pushes.link);
 }
 
-void simba__redis_subs_observed(redis_subs *self, const char *mutex)
-{
-    redis_watch *watch = make(self, mutex);
-    if (watch)
-        act(self, watch, simba__redis_waiters_observed(&watch->waiters));
-}
-
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
 {
     const redis_watch *watch = find(self, mutex);
@@ -507,10 +505,6 @@ int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
     self->host = nodes->conns.links.host;
-    simba__redis_ears_init(&self->ears, nodes);
-    simba__ring_init(&self->idle);
-    simba__ring_init(&self->looks);
-    simba__ring_init(&self->due);
     self->chores.fire = on_chores;
     return self->host->timer_add(self->host, &self->chores);
 }
@@ -535,7 +529,6 @@ void simba__redis_subs_moved(redis_subs *self)
         if (watch->topic)
             listen_for(self, watch);
     }
-    simba__redis_ears_moved(&self->ears);
     send_soon(self);
 }
 
@@ -555,7 +548,7 @@ int simba__redis_subs_watch(redis_subs *self, simba_topic *topic)
         return SIMBA_ENOMEM;
     watch->topic = topic;
     topic->backend_data = watch;
-    act(self, watch, simba__redis_waiters_watch(&watch->waiters));
+    act(self, watch, simba__redis_waiters_watch(&watch->waiters, topic->observed));
     listen_for(self, watch);
     send_soon(self);
     return 0;
@@ -581,5 +574,4 @@ void simba__redis_subs_fini(redis_subs *self)
         drop(self, watch);
     }
     simba__table_fini(&self->watches);
-    simba__redis_ears_fini(&self->ears);
 }

@@ -3,20 +3,18 @@
 #ifndef SIMBA_BACKENDS_REDIS_SUBS_H
 #define SIMBA_BACKENDS_REDIS_SUBS_H
 
-#include "backends/redis/ears.h"
 #include "backends/redis/node.h"
-#include "util/ring.h"
+#include "util/list.h"
 #include "util/table.h"
 
 typedef struct redis_subs {
     simba_host *host;
     redis_nodes *nodes;
     simba__table watches; /* by mutex: the channels that we listen to, and the mutexes that somebody waits for */
-    simba__ring idle;     /* watches that nobody needs; the one to drop next comes first */
-    simba__ring looks;    /* watches of mutexes to look at, at a set time */
-    simba__ring due;      /* watches about which to tell the runtime when the turn ends */
+    simba__list idle;     /* watches that nobody needs; the one to drop next comes first */
+    simba__list looks;    /* watches of mutexes to look at, at a set time */
+    simba__list due;      /* watches about which to tell the client when it flushes */
     simba_timer chores;
-    redis_ears ears;
 } redis_subs;
 
 extern const redis_conn_events simba__redis_subs_events;
@@ -30,8 +28,6 @@ void simba__redis_subs_left(redis_subs *self, const simba_request *request);
 void simba__redis_subs_holds(redis_node *node);
 /* The owner of this mutex is a JVM contender. */
 void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply);
-/* Somebody reads this mutex, and will watch it for changes. */
-void simba__redis_subs_observed(redis_subs *self, const char *mutex);
 /* The id of the contender here that was invited to this mutex; "": none was. NULL: no contender here waits for it or
  * waited until a moment ago. */
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);

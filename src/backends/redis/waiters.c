@@ -2,7 +2,7 @@
  *
  * For an observed mutex we hear of every grant and of every release of ours. A contender that waits hears only of its
  * own invitation, and that it comes next: if a fleet of waiters woke up at every hand-over, that would be most of its
- * cost. A mutex is observed if somebody has asked to READ it, which contenders do not do.
+ * cost.
  *
  * A JVM contender tells only the first in the queue of its release, and that one may be dead. So while a grant is
  * foreign, waiters and observers look at it now and then.
@@ -24,7 +24,7 @@ enum {
     GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for the invited waiter */
     GRACE_MORE_MS = 45, /* added at most, at random, so that not all come at once */
     LOOK_MS = 250,      /* how often to look at a foreign grant; waiters further back look less often */
-    LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
+    KEPT_MS = 1000,     /* how long a subscription outlives the interest in it */
     GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
 };
 
@@ -115,7 +115,7 @@ static void look_at(redis_waiters *w, simba_local at)
 
 void simba__redis_waiters_init(redis_waiters *w, simba_local now)
 {
-    *w = (redis_waiters){.idle_until = later(now, LINGER_MS)};
+    *w = (redis_waiters){.idle_until = later(now, KEPT_MS)};
 }
 
 void simba__redis_waiters_fini(redis_waiters *w)
@@ -128,20 +128,23 @@ void simba__redis_waiters_fini(redis_waiters *w)
     simba__table_fini(&w->ids);
 }
 
-unsigned simba__redis_waiters_watch(redis_waiters *w)
+unsigned simba__redis_waiters_watch(redis_waiters *w, bool observed)
 {
-    w->observed |= !w->first;
+    const bool hears = w->hearing != REDIS_DEAF;
+    const bool more = hears && observed && !w->observed;
+    const bool less = hears && !observed && w->observed;
+    w->observed = observed;
     if (w->interest == REDIS_MISSED && w->hearing == REDIS_HEARS)
         set_interest(w, REDIS_DUE);
     else if (!simba__redis_waiters_watched(w))
         set_interest(w, REDIS_WATCHED);
-    return invariant(w, 0);
+    return invariant(w, (more ? REDIS_SUBSCRIBE_NEWS | confirm(w) : 0) | (less ? REDIS_UNSUBSCRIBE_NEWS : 0));
 }
 
 unsigned simba__redis_waiters_unwatch(redis_waiters *w, simba_local now)
 {
     set_interest(w, w->interest == REDIS_DUE ? REDIS_MISSED : REDIS_IDLE);
-    w->idle_until = later(now, LINGER_MS);
+    w->idle_until = later(now, KEPT_MS);
     return invariant(w, 0);
 }
 
@@ -150,13 +153,6 @@ unsigned simba__redis_waiters_woken(redis_waiters *w)
     SIMBA__ASSERT(w->interest == REDIS_DUE);
     set_interest(w, REDIS_WATCHED);
     return invariant(w, REDIS_TELL_CHANGED);
-}
-
-unsigned simba__redis_waiters_observed(redis_waiters *w)
-{
-    const bool is_new = !w->observed;
-    w->observed = true;
-    return invariant(w, is_new && w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_NEWS | confirm(w) : 0);
 }
 
 /* --- who waits -------------------------------------------------------------------------------------- */

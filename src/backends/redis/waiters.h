@@ -16,12 +16,12 @@ typedef enum redis_hearing {
     REDIS_HEARINGS,
 } redis_hearing;
 
-/* Does the runtime hear of the messages? */
+/* Does the client hear of the messages? */
 typedef enum redis_interest {
     REDIS_IDLE,    /* nobody watches; the subscription stays for a moment, in case somebody does again */
     REDIS_MISSED,  /* the same, and a message came that nobody was told of */
-    REDIS_WATCHED, /* the runtime hears of every message */
-    REDIS_DUE,     /* the same, and it hears of one when the turn ends */
+    REDIS_WATCHED, /* the client hears of every message */
+    REDIS_DUE,     /* the same, and it hears of one with the next flush */
     REDIS_INTERESTS,
 } redis_interest;
 
@@ -38,6 +38,7 @@ enum {
     REDIS_TELL_ID = 256, /* push CHANGED only to the contender that the event was about */
     REDIS_TELL_NOTED = 512,
     REDIS_CONFIRM = 1024, /* send an echo that confirms the subscriptions */
+    REDIS_UNSUBSCRIBE_NEWS = 2048,
 };
 
 /* The state of a contender's channel. Only one echo is under way at a time, however many contenders begin to wait
@@ -71,7 +72,7 @@ struct redis_waiter {
 typedef struct redis_waiters {
     redis_hearing hearing;
     redis_interest interest;
-    bool observed;  /* somebody has asked to READ it: more than waiters want to know of it */
+    bool observed;  /* somebody wants to hear of grants and releases, which waiters do not */
     bool will_look; /* look at the mutex at `look_at`, in case no push comes */
     simba_local look_at;
     simba_local idle_until;         /* IDLE, MISSED: keep it until then */
@@ -87,14 +88,11 @@ typedef struct redis_waiters {
 void simba__redis_waiters_init(redis_waiters *w, simba_local now);
 void simba__redis_waiters_fini(redis_waiters *w);
 
-/* The runtime watches the mutex; it does so no longer. */
-unsigned simba__redis_waiters_watch(redis_waiters *w);
+/* The client watches the mutex, and wants all news if it is `observed`; it does so no longer. */
+unsigned simba__redis_waiters_watch(redis_waiters *w, bool observed);
 unsigned simba__redis_waiters_unwatch(redis_waiters *w, simba_local now);
-/* The turn in which it was due has ended. */
+/* The client was to hear of a message, and hears of it now. */
 unsigned simba__redis_waiters_woken(redis_waiters *w);
-/* Somebody reads the mutex. */
-unsigned simba__redis_waiters_observed(redis_waiters *w);
-
 /* The store told a contender that it has to wait. */
 unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t nonce);
 /* The contender waits no more: it was granted the mutex, or gives up. */

@@ -151,7 +151,7 @@ void simba__sql_batch_fini(simba__sql_batch *batch)
 bool simba__sql_batch_reserve(simba__sql_batch *batch, size_t count, size_t bytes)
 {
     SIMBA__ASSERT(batch->count == 0);
-    if (batch->items && count <= batch->capacity && bytes <= batch->texts_capacity)
+    if (batch->items && count <= batch->capacity && bytes <= batch->names_capacity)
         return true;
     simba__free(batch->items);
     batch->items = simba__malloc(count * (sizeof *batch->items + sizeof *batch->rows + sizeof *batch->order) +
@@ -159,38 +159,39 @@ bool simba__sql_batch_reserve(simba__sql_batch *batch, size_t count, size_t byte
     if (!batch->items)
         return false;
     batch->capacity = count;
-    batch->texts_capacity = bytes;
+    batch->names_capacity = bytes;
     /* One block, in the order of their alignment. */
     batch->rows = (simba__sql_row *)(batch->items + count);
     batch->order = (simba__sql_item **)(batch->rows + count);
     batch->firsts = (size_t *)(batch->order + count);
-    batch->texts = (char *)(batch->firsts + count + 1);
+    batch->names = (char *)(batch->firsts + count + 1);
     return true;
 }
 
-static const char *copy(simba__sql_batch *batch, const char *text)
-{
-    if (!text)
-        return NULL;
-    char *at = batch->texts + batch->texts_size;
-    batch->texts_size += strlen(text) + 1;
-    SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
-    return strcpy(at, text);
-}
-
-simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, const simba_request *request)
+static simba__sql_item *add(simba__sql_batch *batch)
 {
     SIMBA__ASSERT(batch->count < batch->capacity);
     simba__sql_item *item = &batch->items[batch->count++];
-    *item = (simba__sql_item){.ask = *request};
-    item->ask.mutex = copy(batch, request->mutex);
-    item->ask.id = copy(batch, request->id);
-    if (request->note_size > 0) {
-        item->ask.note = memcpy(batch->texts + batch->texts_size, request->note, request->note_size);
-        batch->texts_size += request->note_size;
-        SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
-    }
+    *item = (simba__sql_item){0};
+    return item;
+}
+
+simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, simba_request *request)
+{
+    simba__sql_item *item = add(batch);
+    item->ask = *request;
     item->ask.reply = (simba_reply){0};
+    item->request = request;
+    return item;
+}
+
+simba__sql_item *simba__sql_batch_add_poll(simba__sql_batch *batch, const char *mutex, simba_local deadline)
+{
+    simba__sql_item *item = add(batch);
+    char *name = batch->names + batch->names_size;
+    batch->names_size += strlen(mutex) + 1;
+    SIMBA__ASSERT(batch->names_size <= batch->names_capacity);
+    item->ask = (simba_request){.op = SIMBA_OP_READ, .mutex = strcpy(name, mutex), .deadline = deadline};
     return item;
 }
 
@@ -201,7 +202,7 @@ void simba__sql_batch_clear(simba__sql_batch *batch)
         forget_found(&batch->items[i]);
     }
     batch->count = 0;
-    batch->texts_size = 0;
+    batch->names_size = 0;
     if (batch->capacity > KEEP_ITEMS) {
         simba__free(batch->items);
         batch->items = NULL;

@@ -5,11 +5,11 @@
  * go into which statement, what to repeat after which error, what to leave to another job) run the same on a worker that
  * blocks, on connections that do not, and in a test whose server is an array. Pure, except that it allocates memory.
  *
- * A job connects at its beginning or not at all. A thread of the application may run it and must not be kept for longer than it
- * wants to wait, and connecting takes its time. So a request that loses its connection on the way is put off: it becomes part of
- * another job, which connects, on a thread that has time.
+ * A batch connects at its beginning or not at all. So a request that loses its connection on the way is put off: it becomes part
+ * of another batch.
  *
- * A request may be answered, because its time is over, while the job still has its item: so an item is a copy. */
+ * A request stays with the store until it is complete, so an item refers to its strings. A poll is no request, and the mutex may
+ * be unwatched meanwhile: so its name is copied. */
 #ifndef SIMBA_BACKENDS_SQL_BATCH_H
 #define SIMBA_BACKENDS_SQL_BATCH_H
 
@@ -35,9 +35,9 @@ struct simba__sql_found {
 };
 
 typedef struct simba__sql_item {
-    simba_request ask;      /* a copy with strings of its own; the decider fills in the reply */
-    simba_request *request; /* the request to answer; NULL: there is none, or it was cancelled. In turns only */
-    struct simba__sql_polled *polled; /* a poll of this mutex. In turns only */
+    simba_request ask;                /* a copy, whose strings are the request's; the decider fills in the reply */
+    simba_request *request;           /* the request to answer; NULL: it is a poll. Under the client's lock only */
+    struct simba__sql_polled *polled; /* a poll of this mutex. Under the client's lock only */
     uint64_t floor;                   /* a new token is greater */
     bool held_here;   /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
     bool kept_back;   /* and yet it was free in the table */
@@ -45,8 +45,8 @@ typedef struct simba__sql_item {
     bool put_off;     /* to be done by another job */
     bool is_locked;   /* because somebody else keeps the row locked, and the server waits for it */
     bool is_busy;     /* and not at once: somebody else is at work on the row, and the server does not wait for it */
-    bool lets_others; /* RENEW: other lanes may work on its mutex meanwhile. In turns only */
-    bool is_wanted;   /* of a contender that listens: it has the mutex, and others wait for it */
+    bool is_expired;  /* the client waits for it no more. Under the client's lock only */
+    bool lets_others; /* RENEW: other lanes may work on its mutex meanwhile. Under the client's lock only */
     uint64_t version; /* of the row, afterwards */
     simba__sql_mark mark; /* of its note, afterwards; not known if the row was not read */
     simba_error *error;   /* NULL: the reply counts */
@@ -147,8 +147,8 @@ struct simba__sql_batch {
     simba__sql_place place;
     simba__sql_item *items; /* the beginning of a block that the other arrays are in, too */
     size_t count, capacity;
-    char *texts; /* strings of the items */
-    size_t texts_size, texts_capacity;
+    char *names; /* of polls */
+    size_t names_size, names_capacity;
 
     simba__sql_item **order; /* the items that have a row, by name, then as they came */
     simba__sql_row *rows;    /* one for each name */
@@ -179,9 +179,10 @@ struct simba__sql_batch {
 void simba__sql_batch_init(simba__sql_batch *batch, simba__sql_place place, uint64_t seed);
 void simba__sql_batch_fini(simba__sql_batch *batch);
 
-/* Make room for `count` items with `bytes` of text; then add the items one by one. */
+/* Make room for `count` items, of which some are polls of mutexes whose names have so many `bytes`; then add them one by one. */
 bool simba__sql_batch_reserve(simba__sql_batch *batch, size_t count, size_t bytes);
-simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, const simba_request *request);
+simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, simba_request *request);
+simba__sql_item *simba__sql_batch_add_poll(simba__sql_batch *batch, const char *mutex, simba_local deadline);
 /* After the answers: drop the items. */
 void simba__sql_batch_clear(simba__sql_batch *batch);
 

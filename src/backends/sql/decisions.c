@@ -45,7 +45,6 @@ static void answer(const simba__sql_batch *batch, const simba__sql_row *row)
     } else {
         item->ask.reply = simba__sql_row_read(row);
         item->ask.reply.outcome = SIMBA_MINE;
-        item->is_wanted = item->ask.listens && row->place > 0;
     }
 }
 

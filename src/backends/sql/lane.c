@@ -45,12 +45,15 @@ static void pause_for(int64_t ns)
     nanosleep(&pause, NULL);
 }
 
-static void run(simba_job *job)
+/* The client library does not say how long a call will take, so only a thread of the client's own makes it. */
+static bool run(simba_job *job, simba_local until)
 {
     simba__sql_lane *lane = SIMBA__OF_NODE(job, simba__sql_lane, job);
     simba__sql_failure why;
     simba__sql_step *step;
     int rc = 0;
+    if (until.ns != INT64_MAX)
+        return false;
     begin_batch(lane);
     while ((step = next_step(lane, rc < 0 ? &why : NULL))) {
         rc = 0;
@@ -59,6 +62,7 @@ static void run(simba_job *job)
         else
             rc = lane->dialect->carry_out(lane->conn, step, &lane->batch.table, &why);
     }
+    return true;
 }
 
 static void done(simba_job *job)
@@ -139,9 +143,6 @@ void simba__sql_lane_begin(simba__sql_lane *lane)
         go_on(lane);
         return;
     }
-    /* A poll may take longer than a thread that waits in a call: on a connection that has gone silent it would keep
-     * that thread. */
-    lane->job.length = lane->batch.link == SIMBA__SQL_DOWN || lane->polls ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
     lane->stage = SIMBA__SQL_LANE_WORKS;
     lane->dialect->resume(lane->conn);
     lane->host->work(lane->host, &lane->job);

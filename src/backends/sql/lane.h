@@ -3,10 +3,10 @@
  * This module alone knows how steps are driven. A dialect has one of two forms:
  *
  *   blocking       `carry_out` returns when the step is over. The whole batch is a job, which a worker thread runs.
- *   event-driven   `start` begins a step in a turn and returns. When the step is over the dialect calls
+ *   event-driven   `start` begins a step under the lock and returns. When the step is over the dialect calls
  *                  simba__sql_carried_out, and the lane starts the next one. There is no job; a pause is a timer.
  *
- * In both forms the store begins a batch by simba__sql_lane_begin, and the lane calls `ended` when it is over, in a turn. */
+ * In both forms the store begins a batch by simba__sql_lane_begin, and the lane calls `ended` when it is over, under the lock. */
 #ifndef SIMBA_BACKENDS_SQL_LANE_H
 #define SIMBA_BACKENDS_SQL_LANE_H
 
@@ -30,13 +30,13 @@ typedef struct simba__sql_dialect {
     /* Forget an earlier `interrupt` or `cut`. */
     void (*resume)(void *conn);
 
-    /* The event-driven form; NULL in the other one. In a turn; must not block. The dialect calls
-     * simba__sql_carried_out once for every step, in a turn: later, or before `start` returns. The step and the
+    /* The event-driven form; NULL in the other one. Under the lock; must not block. The dialect calls
+     * simba__sql_carried_out once for every step, under the lock: later, or before `start` returns. The step and the
      * table stay put until then. PAUSE is never started. */
     void (*start)(void *conn, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table);
 
     /* Interrupt the connection, so that the step under way fails soon. Blocking: on any thread; the next steps fail as well,
-     * until `resume`. Event-driven: in a turn; simba__sql_carried_out may be called before this returns. The next step is a
+     * until `resume`. Event-driven: under the lock; simba__sql_carried_out may be called before this returns. The next step is a
      * CLOSE. */
     void (*interrupt)(void *conn);
     /* Like `interrupt`, but it leaves a connection alone that is being opened in time: otherwise the next batch
@@ -65,10 +65,12 @@ struct simba__sql_lane {
     simba_host *host;
     const simba__sql_dialect *dialect;
     void *conn;
-    void (*ended)(simba__sql_lane *lane); /* in a turn: the batch is over, and the lane idle; also inside of `begin` */
+    void (*ended)(
+        simba__sql_lane *lane); /* under the lock: the batch is over, and the lane idle; also inside of `begin` */
     simba__sql_batch batch;
-    bool reads; /* the batch is one of requests that read */
-    bool polls; /* some of its items are polls */
+    bool reads;     /* the batch is one of requests that read */
+    bool polls;     /* some of its items are polls */
+    bool gives_way; /* a renewal needs a lane: its connection is cut, and its requests wait for another lane */
     simba__sql_stage stage;
     simba__sql_patience patience;
     simba_local cut_at;  /* in GRACE: when to cut the connection */
@@ -91,7 +93,7 @@ bool simba__sql_lane_is_idle(const simba__sql_lane *lane);
 
 /* Carry out the items of the batch. The caller has set `reads` and `polls`. */
 void simba__sql_lane_begin(simba__sql_lane *lane);
-/* Event-driven, in a turn: the step that was started is over. `rc`: 0, or the code of *why, which is copied. */
+/* Event-driven, under the lock: the step that was started is over. `rc`: 0, or the code of *why, which is copied. */
 void simba__sql_carried_out(simba__sql_lane *lane, int rc, const simba__sql_failure *why);
 
 /* Nobody waits for the batch. Give it some time to end by itself, then cut its connection. Returns when to call this

@@ -35,6 +35,7 @@ static void become_deaf(simba__sql_listening *listening)
                              "%s %s: notifications do not arrive, probably because a pooler in transaction mode is in "
                              "between; waiters poll instead",
                              listening->store->place.store, listening->store->place.where);
+    listening->must_enter = true; /* contenders that are refused meanwhile do not enter the queue */
     set_hearing(listening, SIMBA__SQL_DEAF);
     set_timer(listening, doubled(DEAF_NS, listening->deaf_tests));
     listening->deaf_tests++;
@@ -79,7 +80,7 @@ void simba__sql_listening_close(simba__sql_listening *listening)
 bool simba__sql_listening_begin(simba__sql_listening *listening)
 {
     const bool is_wanted = listening->hearing == SIMBA__SQL_ASLEEP && !listening->is_closing &&
-                           (listening->store->polling.mutexes.count > 0 || listening->store->ears.table.count > 0) &&
+                           listening->store->polling.mutexes.count > 0 &&
                            listening->host->now(listening->host).ns >= listening->not_before.ns;
     if (is_wanted)
         listening->hearing = SIMBA__SQL_OPENING;
@@ -90,7 +91,11 @@ void simba__sql_listening_up(simba__sql_listening *listening)
 {
     listening->has_heard = listening->may_be_elsewhere = listening->is_asked = listening->was_asked_for = false;
     set_hearing(listening, SIMBA__SQL_LISTENS);
-    simba__sql_ears_ask_all(&listening->store->ears);
+}
+
+void simba__sql_listening_lost(simba__sql_listening *listening)
+{
+    listening->must_enter = true;
 }
 
 void simba__sql_listening_doubt(simba__sql_listening *listening)
@@ -104,6 +109,7 @@ void simba__sql_listening_down(simba__sql_listening *listening)
 {
     listening->not_before.ns =
         listening->host->now(listening->host).ns + doubled(FIRST_PAUSE_NS, listening->failures++);
+    listening->must_enter = true;
     set_hearing(listening, SIMBA__SQL_ASLEEP);
 }
 
@@ -145,17 +151,16 @@ bool simba__sql_listening_may_wait(const simba__sql_listening *listening)
     return listening->deaf_tests == 0;
 }
 
-/* Contenders that were refused while the store heard nothing are in no line, and the store will not poll for them much
- * longer. */
+/* From now on the store hardly polls. */
 static void pass_test(simba__sql_listening *listening)
 {
-    const bool was_deaf = listening->deaf_tests > 0;
     listening->failures = listening->deaf_tests = 0;
     listening->has_heard = true;
     listening->was_asked_for = false;
     set_hearing(listening, SIMBA__SQL_HEARS);
-    if (was_deaf)
-        simba__sql_ask_all(listening->store);
+    if (listening->must_enter)
+        simba__sql_enter_all(listening->store);
+    listening->must_enter = false;
 }
 
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload)
@@ -171,7 +176,5 @@ void simba__sql_listening_heard(simba__sql_listening *listening, const char *pay
         simba__sql_stand_by(listening->store, payload + 2, (unsigned)(payload[0] - '1'));
     } else if (payload[0] == '4' && payload[1] == ' ') {
         simba__sql_noted(listening->store, payload + 2);
-    } else if (payload[0] == '5' && payload[1] == ' ') {
-        simba__sql_ears_wanted(&listening->store->ears, payload + 2);
     }
 }

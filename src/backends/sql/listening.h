@@ -1,11 +1,10 @@
 /* Whether the server's notifications can be relied on, and what they say.
  *
- * A client has one connection that listens, while it has waiters or holders that linger. A pooler in between may accept
+ * A client has one connection that listens, while it has waiters. A pooler in between may accept
  * notifications and never deliver them. So a lane sends one to ourselves ("0"), and when that was answered, the connection that
  * listens is asked something. Notifications come before that answer, or never. Until the test has come, the store polls the rows. If
  * the answer comes without it, the store says so once, polls, and tests again after a minute, then after two, up to an hour.
- * Nobody enters the line meanwhile. So when the test arrives at last, every waiter has to ask once. If neither comes, the
- * connection stands still, and is opened anew. A pooler may bring the test together with the answer, by chance: so a test that comes
+ * Nobody enters the queue meanwhile. If neither comes, the connection stands still, and is opened anew. A pooler may bring the test together with the answer, by chance: so a test that comes
  * while the connection is asked proves nothing. Then the next one is waited for without asking.
  *
  *     ASLEEP ──▶ OPENING ──▶ LISTENS ◀──▶ TESTS ──▶ HEARS
@@ -18,10 +17,11 @@
  * without it to a connection that has heard notifications before, or that was there before the lane, that one is at the wrong
  * server, and is opened anew.
  *
- * A release notifies the first in line ("1 MUTEX"), which tries at once, and the next two clients behind it ("2 MUTEX",
- * "3 MUTEX"), which look in a while whether it has come. Writing a note notifies every client in line ("4 MUTEX"). Who enters the line notifies
- * a holder that listens ("5 MUTEX"). Whenever the connection has come up, such holders renew, since the answer says whether others
- * wait. */
+ * A server that has crashed, or a standby that has taken over, has an empty queue. So when the test arrives after a connection was
+ * lost, or after it did not arrive before, every waiter asks once, and enters the queue.
+ *
+ * A release notifies the first in the queue ("1 MUTEX"), which tries at once, and the next two clients behind it ("2 MUTEX",
+ * "3 MUTEX"), which look in a while whether it has come. Writing a note notifies every client in the queue ("4 MUTEX"). */
 #ifndef SIMBA_BACKENDS_SQL_LISTENING_H
 #define SIMBA_BACKENDS_SQL_LISTENING_H
 
@@ -55,6 +55,7 @@ struct simba__sql_listening {
     bool is_asked;          /* the answer is still to come */
     bool is_asked_before;   /* and it was asked before the latest test */
     bool was_asked_for;     /* the latest test came while it was asked: the next one is waited for without asking */
+    bool must_enter;        /* waiters may not be in the server's queue */
     unsigned failures;      /* in a row */
     unsigned deaf_tests;    /* in a row: tests that did not come to a connection that has heard nothing yet */
     simba_local not_before; /* ASLEEP: when it may be opened again */
@@ -72,13 +73,15 @@ bool simba__sql_listening_begin(simba__sql_listening *listening);
 /* It listens; it is lost, or could not be opened. */
 void simba__sql_listening_up(simba__sql_listening *listening);
 void simba__sql_listening_down(simba__sql_listening *listening);
+/* A lane has lost its connection: the server may have lost its queue. */
+void simba__sql_listening_lost(simba__sql_listening *listening);
 /* A lane has a new connection. */
 void simba__sql_listening_doubt(simba__sql_listening *listening);
 /* A lane has sent the test. */
 void simba__sql_listening_tested(simba__sql_listening *listening);
 /* The server has answered what the connection was asked. */
 void simba__sql_listening_answered(simba__sql_listening *listening);
-/* Notifications can be relied on, or nothing speaks against them: waiters may enter the line. */
+/* Notifications can be relied on, or nothing speaks against them: waiters may enter the queue. */
 bool simba__sql_listening_may_wait(const simba__sql_listening *listening);
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload);
 

@@ -100,16 +100,6 @@ void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
     }
 }
 
-void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(void *user, simba__sql_polled *polled),
-                             void *user)
-{
-    for (unsigned rung = 0; rung < SIMBA__SQL_RUNGS; rung++)
-        for (simba__sql_polled *polled = polling->rungs[rung], *next; polled; polled = next) {
-            next = polled->rung_next;
-            each(user, polled);
-        }
-}
-
 void simba__sql_polled_put_off(simba__sql_polling *polling, const simba__sql_polled *polled, simba_local now)
 {
     polling->due[polled->rung] = now;
@@ -120,16 +110,10 @@ void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled 
 {
     if (polled->rung == SIMBA__SQL_RUNG_NET || began < polled->hastened_at)
         return;
-    if (polling->pace == SIMBA__SQL_RARELY && !polled->is_observed && answered && began > polling->pace_since)
+    if (polling->pace == SIMBA__SQL_RARELY && !polled->topic->observed && answered && began > polling->pace_since)
         move(polling, polled, SIMBA__SQL_RUNG_NET, now);
     else if (++polled->polls >= POLLS_PER_RUNG && polled->rung < SIMBA__SQL_RUNG_NET - 1)
         move(polling, polled, polled->rung + 1, now);
-}
-
-void simba__sql_polled_observe(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now)
-{
-    polled->is_observed = true;
-    simba__sql_polled_hasten(polling, polled, 0, now);
 }
 
 void simba__sql_polled_hasten(simba__sql_polling *polling, simba__sql_polled *polled, unsigned rung, simba_local now)

@@ -8,7 +8,7 @@
  * share a query where that suits.
  *
  * If the server reports releases, polling only backs it up: a mutex that was read once stands on a rung of its own, with a poll
- * every five minutes.
+ * every five minutes, unless somebody observes it: the server tells of releases alone.
  *
  * The version of the row decides what is news, compared with the latest that anybody here was told. Two answers may overtake
  * each other on two connections: an older version is not news if its job began before the newer one was told.
@@ -40,8 +40,7 @@ struct simba__sql_polled {
     simba_topic *topic;
     struct simba__sql_item *poll; /* the caller's: the poll that is under way */
     unsigned rung, polls, lost;
-    bool is_observed; /* the server tells of releases alone, so this one stays on the ladder */
-    bool told;        /* the members below were told */
+    bool told; /* the members below were told */
     bool is_free;
     uint64_t version;
     uint64_t owner_hash;
@@ -73,8 +72,6 @@ simba__sql_polled *simba__sql_polling_find(const simba__sql_polling *polling, co
 /* Change the pace. All mutexes are due at once. */
 void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pace, simba_local now);
 
-/* Somebody observes this mutex, and does not only wait for it. */
-void simba__sql_polled_observe(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now);
 /* Poll this mutex once within the time of that rung, if that is sooner. */
 void simba__sql_polled_hasten(simba__sql_polling *polling, simba__sql_polled *polled, unsigned rung, simba_local now);
 
@@ -85,10 +82,6 @@ size_t simba__sql_polling_count(const simba__sql_polling *polling, simba_local n
 /* Call `each` for all of them, and decide when they are due next. */
 void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
                              void (*each)(void *user, simba__sql_polled *polled), void *user);
-
-/* Call `each` for every mutex. */
-void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(void *user, simba__sql_polled *polled),
-                             void *user);
 
 /* A job begins: the moment for `began` below. */
 uint64_t simba__sql_polling_begin(simba__sql_polling *polling);

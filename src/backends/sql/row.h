@@ -59,7 +59,7 @@ typedef struct simba__sql_row {
     const char *mutex;
     struct simba__sql_item *item; /* DECIDE: the request about it */
     simba__sql_deed deed;         /* DECIDE: the outcome */
-    int64_t place; /* DECIDE: in the line, see simba_reply; 0: not known. Of a holder that listens: do others wait? */
+    int64_t place;                /* DECIDE: in the queue, see simba_reply; 0: not known */
     bool found;
     bool is_forgotten; /* the row is there for the sake of its version alone */
     bool nonce_known;  /* the columns of ours belong to the grant that the row shows */

@@ -19,10 +19,47 @@ static void fail_one(simba__sql_store *self, simba_request *request, int code, c
     self->host->fail(self->host, request, code, "%s: %s", self->place.store, text);
 }
 
-static void fail_all(simba__sql_store *self, simba__queue *q, int code, const char *text)
+static void list_init(simba__sql_list *list)
 {
-    for (simba_request *r; (r = simba__queue_take(q)) != NULL;)
+    *list = (simba__sql_list){.end = &list->first};
+}
+
+static void append(simba__sql_list *list, simba_request *request)
+{
+    request->backend_data = NULL;
+    request->next = NULL;
+    *list->end = request;
+    list->end = &request->next;
+}
+
+/* The first of them, linked through `next`. */
+static simba_request *take_all(simba__sql_list *list)
+{
+    simba_request *first = list->first;
+    list_init(list);
+    return first;
+}
+
+/* False: it is not in this list. */
+static bool remove_from(simba__sql_list *list, const simba_request *request)
+{
+    simba_request **link = &list->first;
+    while (*link && *link != request)
+        link = &(*link)->next;
+    if (!*link)
+        return false;
+    *link = request->next;
+    if (!*link)
+        list->end = link;
+    return true;
+}
+
+static void fail_all(simba__sql_store *self, simba__sql_list *list, int code, const char *text)
+{
+    for (simba_request *r = take_all(list), *next; r; r = next) {
+        next = r->next;
         fail_one(self, r, code, text);
+    }
 }
 
 static unsigned number_of(const simba__sql_lane *lane)
@@ -38,17 +75,17 @@ static void forget_poll(simba__sql_item *item)
     item->polled = NULL;
 }
 
-/* When to look at this lane again; INT64_MAX: not before a request of it is cancelled, or its batch ends. */
+/* When to look at this lane again; INT64_MAX: not before a request of it expires, or its batch ends. */
 static int64_t look_at_lane(simba__sql_lane *lane, simba_local now)
 {
     int64_t next_ns = INT64_MAX;
     bool has_requests = false;
     for (size_t i = 0; i < lane->batch.count; i++) {
         simba__sql_item *item = &lane->batch.items[i];
-        has_requests |= item->request != NULL;
+        has_requests |= item->request && !item->is_expired && !lane->gives_way;
         if (!item->polled)
             continue;
-        if (item->ask.deadline.ns > now.ns) {
+        if (item->ask.deadline.ns > now.ns && !lane->gives_way) {
             next_ns = item->ask.deadline.ns; /* all polls of a batch have the same */
             continue;
         }
@@ -79,7 +116,7 @@ static void arm_patience(simba__sql_store *self, simba_local at)
 
 /* --- requests -------------------------------------------------------------------------------------------- */
 
-static simba__queue *queue_of(simba__sql_store *self, const simba_request *request)
+static simba__sql_list *list_of(simba__sql_store *self, const simba_request *request)
 {
     const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
                        request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE ||
@@ -90,14 +127,10 @@ static simba__queue *queue_of(simba__sql_store *self, const simba_request *reque
 void simba__sql_submit(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
-    simba__sql_polled *polled =
-        request->op == SIMBA_OP_READ ? simba__sql_polling_find(&self->polling, request->mutex) : NULL;
-    if (polled && !polled->is_observed)
-        simba__sql_polled_observe(&self->polling, polled, self->host->now(self->host));
-    simba__queue_append(queue_of(self, request), request);
+    request->reply = (simba_reply){0};
+    append(list_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
         simba__sql_recall_releasing(&self->recall, request->mutex, request->nonce);
-    simba__sql_ears_asked(&self->ears, request);
 }
 
 static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *item)
@@ -110,12 +143,11 @@ static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *i
     return &self->lanes[i];
 }
 
-/* The batch still has the item, which only loses the one who waits for it. Whoever wanted to renew may ask again by another
- * connection: this one may be waiting for packets that got lost. A renewal that is carried out late does no harm, also after
- * another one or a release; an acquire might. */
-static void give_up(simba__sql_store *self, simba__sql_item *item)
+/* The batch keeps the item. The next try of a renewal may go by another connection, because this one may be waiting for packets
+ * that got lost. A renewal that is carried out late does no harm, also after another one or a release; an acquire might. */
+static void expire_item(simba__sql_store *self, simba__sql_item *item)
 {
-    item->request = NULL;
+    item->is_expired = true;
     if (item->ask.op == SIMBA_OP_RENEW && !item->lets_others) {
         item->lets_others = true;
         simba__sql_recall_finish(&self->recall, item->ask.mutex, number_of(lane_of(self, item)));
@@ -125,8 +157,10 @@ static void give_up(simba__sql_store *self, simba__sql_item *item)
 
 static void take_up_busy(simba__sql_store *self)
 {
-    for (simba_request *r; (r = simba__queue_take(&self->busy)) != NULL;)
-        simba__queue_append(&self->writes, r);
+    for (simba_request *r = take_all(&self->busy), *next; r; r = next) {
+        next = r->next;
+        append(&self->writes, r);
+    }
     self->host->wake(self->host);
 }
 
@@ -155,19 +189,6 @@ static bool is_brief(const simba__sql_lane *lane)
     return lane->reads;
 }
 
-/* The requests wait for a lane again, and nobody waits for the batch. */
-static void take_back(simba__sql_store *self, simba__sql_lane *lane)
-{
-    for (size_t i = 0; i < lane->batch.count; i++) {
-        simba__sql_item *item = &lane->batch.items[i];
-        if (item->request)
-            simba__queue_append(&self->reads, item->request);
-        item->request = NULL;
-        if (item->polled)
-            forget_poll(item);
-    }
-}
-
 /* A renewal has spent all of its time waiting for another request about its mutex, or for a lane. The connection of that
  * request, or of something that is read by a lane and should have come long ago, has gone silent: it must not keep the next
  * try waiting as well. */
@@ -177,35 +198,32 @@ static void make_way(simba__sql_store *self, const char *mutex)
     if (idle_lane(self, false))
         return;
     for (unsigned i = 0; i < self->lane_count; i++)
-        if (is_brief(&self->lanes[i]))
-            take_back(self, &self->lanes[i]);
+        self->lanes[i].gives_way |= is_brief(&self->lanes[i]);
     arm_patience(self, self->host->now(self->host));
 }
 
-/* A request that waits for a lane has no item. */
-void simba__sql_cancel(void *instance, simba_request *request)
+void simba__sql_expire(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
-    if (!simba__queue_has(request))
-        give_up(self, request->backend_data);
-    else if (self->busy.first)
-        take_up_busy(self); /* it may be one of them */
-    if (simba__queue_has(request)) {
-        simba__queue_remove(queue_of(self, request), request);
-        if (request->op == SIMBA_OP_RENEW)
-            make_way(self, request->mutex);
+    if (request->backend_data) {
+        expire_item(self, request->backend_data);
+        return;
     }
+    const bool waited = remove_from(list_of(self, request), request) || remove_from(&self->busy, request);
+    SIMBA__ASSERT(waited);
+    if (request->op == SIMBA_OP_RENEW)
+        make_way(self, request->mutex);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
                      self->place.where);
 }
 
 /* --- batches --------------------------------------------------------------------------------------------- */
 
-static size_t measure(const simba__queue *q, size_t *bytes)
+static size_t count_of(const simba__sql_list *list)
 {
     size_t count = 0;
-    for (const simba_request *r = q->first; r; r = r->next, count++)
-        *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
+    for (const simba_request *r = list->first; r; r = r->next)
+        count++;
     return count;
 }
 
@@ -214,7 +232,7 @@ static bool is_about_notes(const simba_request *request)
     return request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_FORGET;
 }
 
-/* The kind of batch that a request in the queue of writes belongs to. */
+/* The kind of batch that a request in `writes` belongs to. */
 static simba__sql_kind kind_of(const simba__sql_store *self, const simba_request *request)
 {
     return simba__sql_recall_is_locked(&self->recall, request->mutex) ? SIMBA__SQL_KIND_LOCKED
@@ -240,21 +258,20 @@ static bool overtakes(const simba__sql_recall *recall, const simba_request *requ
            !simba__sql_recall_is_locked(recall, request->mutex);
 }
 
-/* Requests of another kind stay in the queue, and so do requests about a mutex that another lane works on. */
-static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__queue *q, simba_local now)
+/* Requests of another kind stay in the list, and so do requests about a mutex that another lane works on. */
+static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__sql_list *list, simba_local now)
 {
     simba__sql_recall *recall = &lane->self->recall;
     const bool reads = kind == SIMBA__SQL_KIND_READS;
-    for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
+    for (simba_request *r = take_all(list), *next; r; r = next) {
         next = r->next;
         const bool is_taken = reads || (kind_of(lane->self, r) == kind && fits(&lane->batch, kind, r));
         const bool begins = is_taken && (reads || simba__sql_recall_begin(recall, r->mutex, number_of(lane), now));
         if (!is_taken || (!begins && !overtakes(recall, r))) {
-            simba__queue_append(q, r);
+            append(list, r);
             continue;
         }
         simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
-        item->request = r;
         item->lets_others = !begins;
         r->backend_data = item;
         if (r->op == SIMBA_OP_ACQUIRE) {
@@ -268,12 +285,8 @@ static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__que
 static void add_poll(void *user, simba__sql_polled *polled)
 {
     simba__sql_lane *lane = user;
-    const simba_request read = {
-        .op = SIMBA_OP_READ,
-        .mutex = polled->topic->mutex,
-        .deadline = {lane->since.ns + POLL_PATIENCE_NS},
-    };
-    simba__sql_item *item = simba__sql_batch_add(&lane->batch, &read);
+    simba__sql_item *item =
+        simba__sql_batch_add_poll(&lane->batch, polled->topic->mutex, (simba_local){lane->since.ns + POLL_PATIENCE_NS});
     item->polled = polled;
     polled->poll = item;
 }
@@ -287,18 +300,16 @@ static bool poll_is_due(const simba__sql_store *self, simba_local now)
 static bool start_batch(simba__sql_store *self, simba__sql_kind kind, simba_local now)
 {
     const bool reads = kind == SIMBA__SQL_KIND_READS;
-    simba__queue *q = reads ? &self->reads : &self->writes;
+    simba__sql_list *list = reads ? &self->reads : &self->writes;
     const size_t polls = reads && poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
-    simba__sql_lane *lane = q->first || polls > 0 ? idle_lane(self, reads) : NULL;
+    simba__sql_lane *lane = list->first || polls > 0 ? idle_lane(self, reads) : NULL;
     if (!lane)
         return false;
-    size_t bytes = polls * (SIMBA_MUTEX_BYTES + 1);
-    const size_t count = measure(q, &bytes) + polls;
-    if (!simba__sql_batch_reserve(&lane->batch, count, bytes)) {
-        fail_all(self, q, SIMBA_ENOMEM, "out of memory");
+    if (!simba__sql_batch_reserve(&lane->batch, count_of(list) + polls, polls * (SIMBA_MUTEX_BYTES + 1))) {
+        fail_all(self, list, SIMBA_ENOMEM, "out of memory");
         return false;
     }
-    add_requests(lane, kind, q, now);
+    add_requests(lane, kind, list, now);
     lane->polls = polls > 0;
     if (lane->polls) {
         simba__sql_polling_take(&self->polling, now, add_poll, lane);
@@ -308,6 +319,7 @@ static bool start_batch(simba__sql_store *self, simba__sql_kind kind, simba_loca
     if (lane->batch.count == 0)
         return false;
     lane->reads = reads;
+    lane->gives_way = false;
     lane->batch.has_notes = !reads && is_about_notes(&lane->batch.items[0].ask);
     self->latest = kind;
     lane->began = simba__sql_polling_begin(&self->polling);
@@ -325,9 +337,9 @@ static void arm_poll(simba__sql_store *self, simba_local now)
     self->host->timer_set(self->host, &self->poll, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
 }
 
-static bool has_renewal(const simba__queue *q)
+static bool has_renewal(const simba__sql_list *list)
 {
-    for (const simba_request *r = q->first; r; r = r->next)
+    for (const simba_request *r = list->first; r; r = r->next)
         if (r->op == SIMBA_OP_RENEW)
             return true;
     return false;
@@ -380,30 +392,17 @@ static void push_noted(const simba__sql_store *self, const simba__sql_polled *po
     self->host->push(self->host, polled->topic, &push);
 }
 
-/* It waits for another contender of this client, and the server does not put it into the line. */
-static bool waits_for_ours(const simba__sql_item *item)
-{
-    return item->held_here && item->ask.queue && item->ask.reply.outcome == SIMBA_NOT_MINE;
-}
-
 static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_local now)
 {
     simba__sql_store *self = lane->self;
     simba__sql_recall_saw(&self->recall, item->ask.mutex, item->version, now);
-    if (item->request && !is_about_notes(&item->ask)) {
+    if (item->request && !item->is_expired && !is_about_notes(&item->ask))
         simba__sql_recall_answered(&self->recall, &item->ask, lane->since);
-        simba__sql_ears_answered(&self->ears, &item->ask);
-    }
-    if (item->is_wanted || waits_for_ours(item))
-        simba__sql_ears_wanted(&self->ears, item->ask.mutex);
     simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
     simba_push push;
     if (polled &&
-        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push)) {
-        /* Those that wait here may not be in the line, because they were refused on account of one of ours. */
-        push.listens = simba__sql_ears_are_open(&self->ears, item->ask.mutex);
+        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push))
         self->host->push(self->host, polled->topic, &push);
-    }
     if (polled && simba__sql_polled_read_note(polled, item->mark))
         push_noted(self, polled);
     if (item->kept_back)
@@ -474,33 +473,46 @@ static int tell_found(simba__sql_store *self, simba_request *request, const simb
 }
 
 /* Our own statements have a row locked for a millisecond, other people's perhaps for minutes. So a request whose row is busy is sent
- * again after as long as it has waited by now. */
+ * again after as long as it has waited by now. Until a request is complete its reply is the store's, which keeps there when the
+ * row was first busy. */
 static void ask_again(simba__sql_store *self, simba_request *request)
 {
     simba_host *host = self->host;
     const simba_local now = host->now(host);
-    const int64_t waited_ns = now.ns - (request->deadline.ns - request->patience_ns);
+    int64_t *since_ns = &request->reply.now_ms;
+    if (*since_ns == 0)
+        *since_ns = now.ns;
+    const int64_t waited_ns = now.ns - *since_ns;
     const int64_t pause_ns = waited_ns < BUSY_FIRST_NS     ? BUSY_FIRST_NS
                              : waited_ns > BUSY_LONGEST_NS ? BUSY_LONGEST_NS
                                                            : waited_ns;
     const simba_local at = {now.ns + pause_ns};
     if (!self->busy.first || at.ns < self->again.at.ns)
         host->timer_set(host, &self->again, at);
-    simba__queue_append(&self->busy, request);
+    append(&self->busy, request);
 }
 
-static void answer(simba__sql_store *self, simba__sql_item *item)
+/* Another batch is to carry out the request. Nobody would notice if it had expired by now. */
+static void put_off(simba__sql_store *self, const simba__sql_item *item)
 {
+    if (self->life != SIMBA__SQL_OPEN)
+        fail_one(self, item->request, SIMBA_ECANCELED, "the client closes");
+    else if (item->is_expired)
+        fail_one(self, item->request, SIMBA_ETIMEDOUT, "no answer in time");
+    else if (item->is_busy)
+        ask_again(self, item->request);
+    else
+        simba__sql_submit(self, item->request);
+}
+
+static void answer(const simba__sql_lane *lane, const simba__sql_item *item)
+{
+    simba__sql_store *self = lane->self;
     simba_request *request = item->request;
     if (!request)
         return;
-    item->request = NULL;
-    if (item->put_off && item->is_busy && self->life == SIMBA__SQL_OPEN) {
-        ask_again(self, request);
-    } else if (item->put_off && self->life == SIMBA__SQL_OPEN) {
-        simba__sql_submit(self, request);
-    } else if (item->put_off) {
-        fail_one(self, request, SIMBA_ECANCELED, "the client closes");
+    if (item->put_off || (item->error && lane->gives_way)) {
+        put_off(self, item);
     } else if (item->error) {
         self->host->fail(self->host, request, item->error->code, "%s", item->error->text);
     } else if (item->ask.reply.status == SIMBA_ECORRUPT) {
@@ -534,13 +546,13 @@ static void ended(simba__sql_lane *lane)
     for (size_t i = 0; i < lane->batch.count; i++) {
         if (!lane->reads && !lane->batch.items[i].lets_others)
             simba__sql_recall_finish(&self->recall, lane->batch.items[i].ask.mutex, number_of(lane));
-        answer(self, &lane->batch.items[i]);
+        answer(lane, &lane->batch.items[i]);
     }
     simba__sql_batch_clear(&lane->batch);
     if (self->life != SIMBA__SQL_OPEN)
         closed_if_idle(self);
     else if (self->writes.first || self->reads.first || self->polling.mutexes.count > 0)
-        self->host->wake(self->host); /* at the end of the turn, with what these answers lead to */
+        self->host->wake(self->host); /* later, with what these answers lead to */
 }
 
 /* --- the table ----------------------------------------------------------------------------------------------- */
@@ -581,16 +593,10 @@ void simba__sql_notified(simba__sql_store *self, const char *mutex)
         self->host->push(self->host, polled->topic, &push);
 }
 
-static void tell_to_ask(void *store, simba__sql_polled *polled)
+void simba__sql_enter_all(simba__sql_store *self)
 {
-    const simba__sql_store *self = store;
-    const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
-    self->host->push(self->host, polled->topic, &push);
-}
-
-void simba__sql_ask_all(simba__sql_store *self)
-{
-    simba__sql_polling_each(&self->polling, tell_to_ask, self);
+    const simba_push push = {.kind = SIMBA_PUSH_SESSION_BACK};
+    self->host->push(self->host, NULL, &push);
 }
 
 void simba__sql_noted(simba__sql_store *self, const char *mutex)
@@ -627,12 +633,11 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     self->place = place;
     self->patience.fire = on_patience;
     self->poll.fire = on_poll;
-    simba__queue_init(&self->writes);
-    simba__queue_init(&self->reads);
-    simba__queue_init(&self->busy);
+    list_init(&self->writes);
+    list_init(&self->reads);
+    list_init(&self->busy);
     self->again.fire = on_again;
     simba__sql_polling_init(&self->polling, host->random(host));
-    self->ears.host = host;
     if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0 ||
         host->timer_add(host, &self->again) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
@@ -669,5 +674,4 @@ void simba__sql_fini(simba__sql_store *self)
         simba__sql_batch_fini(&self->lanes[i].batch);
     simba__sql_polling_fini(&self->polling);
     simba__sql_recall_fini(&self->recall);
-    simba__sql_ears_fini(&self->ears);
 }

@@ -1,21 +1,18 @@
 /* The SQLite store: the contract of simba/backend.h over a file that the processes of one host share.
  *
- * There is one connection, and one batch runs at a time. Requests gather in a line. When no batch runs, the store takes
- * up to BATCH_REQUESTS of them and carries them out as one transaction, so the requests of one moment cost one commit.
- * Renewals go first: however many contenders stand in line for a mutex, nobody loses a lease that it has because of them.
- * A brief batch may run on any thread that waits, as SIMBA_JOB_BRIEF says.
+ * There is one connection, and one batch runs at a time: what the client submits while it runs goes into the next one. A batch is
+ * one transaction, so the requests of one moment cost one commit. While another process is writing, the batch waits, and its
+ * requests fail one by one when their time is over.
  *
  * The boot-time clock of the host judges leases, together with the boot id: nobody can set that clock, all processes
  * share it, and a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/queue.h"
 #include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
 #include "backends/sqlite/held.h"
@@ -25,35 +22,28 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/saturate.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
-#define BRIEF_NS (10 * SIMBA__NS_PER_MS) /* how long a brief batch may keep whoever waits; */
-#define BRIEF_REQUESTS 64                /* it has no more requests than this */
-#define BATCH_REQUESTS 1024 /* in a batch at most: other processes want to write too, and the copies take memory */
+#define WINDOW 1024    /* a batch has at most twice as many requests: other processes want to write too */
+#define SHORT_BATCH 64 /* a thread of the application carries out no batch with more requests */
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* how often to look in case the bell was not rung */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
-#define ATTEND_NS (100 * SIMBA__NS_PER_MS)  /* how long a mutex has to be held before we hang a bell for revocations */
-#define STEP_IN_NS (20 * SIMBA__NS_PER_MS)  /* how long the next in line has to take a free mutex */
-#define SILENT_NS (1000 * SIMBA__NS_PER_MS) /* a batch may last this long before requests stop counting on a turn */
+#define ATTEND_NS (100 * SIMBA__NS_PER_MS) /* how long a mutex has to be held before we hang a bell for revocations */
+#define STEP_IN_NS (20 * SIMBA__NS_PER_MS) /* how long the next in line has to take a free mutex */
 #define PLACES 64 /* a client waits in lines for up to this many mutexes; with more, it hears of every change */
 
 enum { FAULTS_NAMED = 10 }; /* how many damaged rows of one list the log names */
 
 typedef struct sqlite_store {
     simba_host *host;
-    simba__queue renewals; /* these go first */
-    simba__queue pending;
-    simba__sqlite_probe *probes; /* looks that wait for the next batch */
-    bool refresh_wanted;         /* look at the file even if there is no request */
+    simba_request *submitted, **submitted_end; /* requests for the next batch, */
+    simba__sqlite_probe *probes;               /* and looks */
+    bool refresh_wanted;                       /* look at the file even if there is no request */
     bool closing;
 
     simba_job job;
-    simba_local began_at;     /* when the latest batch began */
-    bool running;             /* it runs, and owns `batch` */
-    atomic_bool is_performed; /* it has been carried out; the next turn answers its requests */
-    bool contended;           /* another process had the file for longer than a brief batch lasts */
-    bool answers;             /* the latest batch succeeded */
+    bool running; /* it runs, and owns `batch` */
+    simba_local batch_until;
     simba__sqlite_batch batch;
 
     simba__sqlite_news news;
@@ -88,25 +78,30 @@ static sqlite_store *store_of_job(simba_job *job)
 
 /* --- requests in, answers out ------------------------------------------------------------------------ */
 
-static simba__queue *queue_of(sqlite_store *self, const simba_request *request)
+static bool has_work(const sqlite_store *self)
 {
-    return request->op == SIMBA_OP_RENEW ? &self->renewals : &self->pending;
+    return self->submitted || self->probes || self->refresh_wanted;
 }
 
-static void append(sqlite_store *self, simba_request *request)
-{
-    simba__queue_append(queue_of(self, request), request);
-}
-
-static bool has_requests(const sqlite_store *self)
-{
-    return self->renewals.first || self->pending.first;
-}
-
-/* The next request of the line. NULL: there is none. */
+/* The next request in the order in which they came. NULL: there is none. */
 static simba_request *take_request(sqlite_store *self)
 {
-    return simba__queue_take(self->renewals.first ? &self->renewals : &self->pending);
+    simba_request *request = self->submitted;
+    if (request)
+        self->submitted = request->next;
+    if (!self->submitted)
+        self->submitted_end = &self->submitted;
+    return request;
+}
+
+static void forget_request(sqlite_store *self, const simba_request *request)
+{
+    simba_request **link = &self->submitted;
+    while (*link != request)
+        link = &(*link)->next;
+    *link = request->next;
+    if (!*link)
+        self->submitted_end = link;
 }
 
 static void append_probe(sqlite_store *self, simba__sqlite_probe *probe)
@@ -131,7 +126,7 @@ static void free_probe(sqlite_store *self, simba__sqlite_probe *probe, bool fail
     simba__free(probe);
 }
 
-static void fail_pending(sqlite_store *self, int code, const char *text)
+static void fail_submitted(sqlite_store *self, int code, const char *text)
 {
     for (simba_request *r; (r = take_request(self)) != NULL;)
         self->host->fail(self->host, r, code, "%s", text);
@@ -139,108 +134,73 @@ static void fail_pending(sqlite_store *self, int code, const char *text)
         free_probe(self, probe, true);
 }
 
-static size_t measure_queue(const simba__queue *queue, size_t count, size_t *ret_bytes)
+static size_t count_submitted(const sqlite_store *self)
 {
-    for (const simba_request *r = queue->first; r && count < BATCH_REQUESTS; r = r->next, count++)
-        *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
+    size_t count = 0;
+    for (const simba_request *r = self->submitted; r; r = r->next)
+        count++;
+    for (const simba__sqlite_probe *p = self->probes; p; p = p->next)
+        count++;
     return count;
 }
 
-/* How many of the waiting requests go into the next batch. */
-static size_t measure(const sqlite_store *self, size_t *ret_bytes)
+/* Returns when the last of its requests is over. Looks alone are repeated after a while. */
+static simba_local fill_batch(sqlite_store *self)
 {
-    size_t count = measure_queue(&self->renewals, 0, ret_bytes);
-    count = measure_queue(&self->pending, count, ret_bytes);
-    for (const simba__sqlite_probe *p = self->probes; p; p = p->next, count++)
-        *ret_bytes += strlen(p->mutex) + 1;
-    return count;
-}
-
-/* A lease counts from the moment at which its request leaves the line. If a batch does not get the file, its requests
- * go into another one; they keep the earlier time, which is safe. */
-static void note_asked(simba_request *request, simba_local now)
-{
-    if (request->asked_at.ns == 0)
-        request->asked_at = now;
-}
-
-/* Until when a request that has left the line may be answered. The runtime gives it the time for an answer from then on, as
- * long as anybody needs the answer: see requests.h. */
-static simba_local answer_by(const simba_request *request)
-{
-    int64_t by_ns = simba__sat_add(request->asked_at.ns, request->patience_ns);
-    if (by_ns > request->give_up.ns)
-        by_ns = request->give_up.ns;
-    return (simba_local){by_ns > request->deadline.ns ? by_ns : request->deadline.ns};
-}
-
-/* Returns the time until which the first of the requests has to be answered; INT64_MAX: there is none. */
-static simba_local fill_batch(sqlite_store *self, simba_local now)
-{
-    simba_local until = {INT64_MAX};
+    simba_local until = self->submitted ? (simba_local){0} : after(self, PROBE_PATIENCE_NS);
     self->batch.writes = self->batch.grants = false;
-    while (has_requests(self) && self->batch.count < BATCH_REQUESTS) {
-        simba_request *r = take_request(self);
+    for (simba_request *r; (r = take_request(self)) != NULL;) {
         simba__sqlite_batch_item *item = simba__sqlite_batch_add(&self->batch, r);
         item->request = r;
         r->backend_data = item;
-        note_asked(r, now);
         self->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
         self->batch.grants |= r->op != SIMBA_OP_RELEASE;
-        if (answer_by(r).ns < until.ns)
-            until = answer_by(r);
+        if (r->deadline.ns > until.ns)
+            until = r->deadline;
     }
     for (simba__sqlite_probe *probe; (probe = take_probe(self)) != NULL;) {
         simba__sqlite_batch_item *item =
             simba__sqlite_batch_add(&self->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex});
         item->probe = probe;
-        item->looks = true;
         self->batch.grants = true;
     }
     self->batch.watches = self->news.count > 0;
     return until;
 }
 
-static bool is_brief(const sqlite_store *self)
+/* May a thread that waits for an outcome carry out the batch, although it cannot stop half-way? */
+static bool is_short(const sqlite_store *self)
 {
-    bool brief = !self->contended && !self->refresh_wanted && self->batch.count <= BRIEF_REQUESTS;
-    for (size_t i = 0; i < self->batch.count && brief; i++)
-        brief = self->batch.items[i].ask.op != SIMBA_OP_LIST;
-    return brief;
+    bool is_short = self->batch.count > 0 && self->batch.count <= SHORT_BATCH;
+    for (size_t i = 0; i < self->batch.count && is_short; i++)
+        is_short = self->batch.items[i].ask.op != SIMBA_OP_LIST;
+    return is_short;
 }
 
-/* Begin a batch with the waiting requests, if none runs. */
+/* Begin a batch with all that was submitted, if none runs. */
 static void start(sqlite_store *self)
 {
-    if (self->running || self->closing || (!has_requests(self) && !self->probes && !self->refresh_wanted))
+    if (self->running || self->closing || !has_work(self))
         return;
-    size_t bytes = 0;
-    const size_t count = measure(self, &bytes);
-    if (!simba__sqlite_batch_reserve(&self->batch, count, bytes)) {
-        fail_pending(self, SIMBA_ENOMEM, "sqlite: out of memory");
+    if (!simba__sqlite_batch_reserve(&self->batch, count_submitted(self))) {
+        fail_submitted(self, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    const simba_local now = self->host->now(self->host);
-    simba_local until = fill_batch(self, now);
-    if (until.ns == INT64_MAX)
-        until.ns = now.ns + PROBE_PATIENCE_NS;
-    const bool brief = is_brief(self);
-    self->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
-    if (brief && until.ns > now.ns + BRIEF_NS)
-        until.ns = now.ns + BRIEF_NS; /* if that is too short, a worker tries again, for longer */
-    simba__sqlite_patience_set(&self->batch.db.patience, until);
+    self->batch_until = fill_batch(self);
     self->refresh_wanted = false;
     self->running = true;
-    self->began_at = now;
-    atomic_store(&self->is_performed, false);
     self->host->work(self->host, &self->job);
 }
 
-static void run_batch(simba_job *job)
+static bool run_batch(simba_job *job, simba_local until)
 {
     sqlite_store *self = store_of_job(job);
+    const bool hurried = until.ns != INT64_MAX;
+    if (hurried && !is_short(self))
+        return false;
+    simba__sqlite_patience_set(&self->batch.db.patience, until.ns < self->batch_until.ns ? until : self->batch_until);
     simba__sqlite_batch_run(&self->batch);
-    atomic_store(&self->is_performed, true);
+    return !(hurried && self->batch.error.code == SIMBA_ETIMEDOUT);
 }
 
 static bool hang_bell(sqlite_store *self);
@@ -280,42 +240,23 @@ static void sqlite_submit(void *instance, simba_request *request)
         examine(self, request);
         return;
     }
-    if (request->listens)
-        hang_bell(self); /* before anybody can ring it */
-    append(self, request);
+    request->next = NULL;
+    request->backend_data = NULL; /* it is not in a batch yet */
+    *self->submitted_end = request;
+    self->submitted_end = &request->next;
 }
 
-/* The batch has a copy of the request. */
-static void sqlite_cancel(void *instance, simba_request *request)
+/* A request of a transaction that has begun is answered with it. */
+static void sqlite_expire(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
-    if (simba__queue_has(request)) {
-        simba__queue_remove(queue_of(self, request), request);
-    } else {
-        simba__sqlite_batch_item *item = request->backend_data;
-        item->request = NULL;
-    }
     const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
+    if (request->backend_data && !simba__sqlite_batch_expire(&self->batch, request))
+        return;
+    if (!request->backend_data)
+        forget_request(self, request);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", self->batch.db.path,
                      locked ? "locked by another process" : "no answer in time");
-}
-
-/* Has the batch at hand lasted longer than one may wait for an answer? Time in which it is done and no turn has come round
- * does not count: with very many requests, a turn may take long. */
-static bool is_silent(const sqlite_store *self, const simba_request *request)
-{
-    const int64_t patience_ns = request->patience_ns > SILENT_NS ? request->patience_ns : SILENT_NS;
-    return self->running && !atomic_load(&self->is_performed) &&
-           self->host->now(self->host).ns >= simba__sat_add(self->began_at.ns, patience_ns);
-}
-
-/* A client may want many mutexes at once, and a batch takes BATCH_REQUESTS of them. The other requests wait for their
- * turn. */
-static bool sqlite_in_line(void *instance, simba_request *request)
-{
-    sqlite_store *self = instance;
-    const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
-    return simba__queue_has(request) && !locked && self->answers && !is_silent(self, request);
 }
 
 static void sqlite_flush(void *instance)
@@ -364,7 +305,6 @@ static void complete_list(sqlite_store *self, const simba__sqlite_batch_item *it
 static void look(void *user, simba__sqlite_watched *watched);
 static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item);
 static void wait_in_reserve(sqlite_store *self);
-static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item);
 
 static void looked(sqlite_store *self, simba__sqlite_probe *probe)
 {
@@ -385,7 +325,7 @@ static void complete(sqlite_store *self, simba__sqlite_batch_item *item)
     } else if (item->probe) {
         looked(self, item->probe);
     } else if (!request) {
-        return; /* it was cancelled */
+        return; /* it was taken out */
     } else if (effect->code < 0) {
         self->host->fail(self->host, request, effect->code, "%s",
                          effect->fault ? effect->fault : "sqlite: out of memory");
@@ -420,9 +360,8 @@ static void answer_batch(sqlite_store *self)
     for (size_t i = 0; i < self->batch.count; i++) {
         simba__sqlite_batch_item *item = &self->batch.items[i];
         if (item->effect.code == 0) {
-            simba__sqlite_held_note(&self->held, self->batch.notify, &item->effect, &item->ask);
+            simba__sqlite_held_note(&self->held, &item->effect, &item->ask);
             line_up_again(self, item);
-            wish_for(self, item);
         }
         complete(self, item);
     }
@@ -430,30 +369,20 @@ static void answer_batch(sqlite_store *self)
         wait_in_reserve(self);
 }
 
-/* The batch ran out of time because of one request. The others have time left: put them back, in front of later
- * requests. */
+/* Looks that ran out of time are repeated. */
 static void fail_batch(sqlite_store *self)
 {
-    const simba_local now = self->host->now(self->host);
-    const bool again = self->batch.error.code == SIMBA_ETIMEDOUT;
-    simba_request *later[] = {simba__queue_take_all(&self->renewals), simba__queue_take_all(&self->pending)};
+    const simba_error *error = &self->batch.error;
     for (size_t i = 0; i < self->batch.count; i++) {
-        simba_request *r = self->batch.items[i].request;
-        simba__sqlite_probe *probe = self->batch.items[i].probe;
-        if (probe && again)
-            append_probe(self, probe);
-        else if (probe)
-            free_probe(self, probe, true);
-        else if (r && again && now.ns < answer_by(r).ns)
-            append(self, r);
-        else if (r)
-            self->host->fail(self->host, r, self->batch.error.code, "%s", self->batch.error.text);
-    }
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-        for (simba_request *r = later[i], *next; r; r = next) {
-            next = r->next;
-            append(self, r);
-        }
+        const simba__sqlite_batch_item *item = &self->batch.items[i];
+        if (item->probe && error->code == SIMBA_ETIMEDOUT)
+            append_probe(self, item->probe);
+        else if (item->probe)
+            free_probe(self, item->probe, true);
+        else if (item->request && self->closing && error->code == SIMBA_ETIMEDOUT)
+            self->host->fail(self->host, item->request, SIMBA_ECANCELED, "sqlite: the client closes");
+        else if (item->request)
+            self->host->fail(self->host, item->request, error->code, "%s", error->text);
     }
 }
 
@@ -495,8 +424,6 @@ static void on_bell(simba_io *bell, unsigned events)
         simba__sqlite_held_scan(&self->held, self->batch.notify);
     if (rings & SIMBA__SQLITE_RING_IN_RESERVE)
         wait_in_reserve(self);
-    if (rings & SIMBA__SQLITE_RING_WANTED)
-        simba__sqlite_held_wanted(&self->held, self->batch.notify);
 }
 
 /* Without a bell, the client does not listen either. */
@@ -571,59 +498,6 @@ static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *it
         return;
     watched->since_ms = now_ms(self);
     say_place(self, simba__sqlite_line_number(watched->hash));
-}
-
-/* --- wishes: telling a holder that listens ------------------------------------------------------------ */
-
-typedef struct wish {
-    const simba__sqlite_notify *notify;
-    size_t slot;
-} wish;
-
-static void forget_holder(void *user, unsigned bell)
-{
-    const wish *w = user;
-    (void)bell;
-    simba__sqlite_notify_say_holder(w->notify, w->slot, -1);
-}
-
-/* Somebody here waits for the mutex. If its holder listens, tell it so. */
-static void make_wish(sqlite_store *self, uint64_t hash)
-{
-    wish w = {self->batch.notify, simba__sqlite_notify_slot(hash)};
-    const int holder = simba__sqlite_notify_holder(w.notify, w.slot);
-    if (holder < 0)
-        return;
-    simba__sqlite_notify_say_wish(w.notify, w.slot, self->host->random(self->host));
-    if (holder == w.notify->bell.number) {
-        simba__sqlite_held_wanted(&self->held, w.notify);
-        return;
-    }
-    const int folder = simba__sqlite_bell_folder(w.notify->bells);
-    if (folder < 0)
-        return;
-    (void)simba__sqlite_bell_ring(folder, (unsigned)holder, SIMBA__SQLITE_RING_WANTED, forget_holder, &w);
-    close(folder);
-}
-
-/* Make a wish if a contender was refused and will wait, or if we have looked at a mutex that a contender here waits
- * for. */
-static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item)
-{
-    const simba_request *ask = &item->ask;
-    const bool refused = ask->op == SIMBA_OP_ACQUIRE && ask->queue && ask->reply.outcome == SIMBA_NOT_MINE;
-    const bool looked = item->probe && item->probe->watched && item->probe->watched->waits;
-    if ((refused || looked) && ask->reply.owner.id[0] != '\0')
-        make_wish(self, item->effect.hash);
-}
-
-/* A wish may have been lost, so repeat it. */
-static void wish_again(sqlite_store *self)
-{
-    for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++)
-        for (const simba__sqlite_watched *w = self->news.watched[slot]; w; w = w->next)
-            if (w->waits)
-                make_wish(self, w->hash);
 }
 
 static void begin_listening(sqlite_store *self)
@@ -710,7 +584,6 @@ static void on_tick(simba_timer *timer, simba_local now)
     const bool hangs = hang_bell(self);
     simba__sqlite_notify_listen(self->batch.notify);
     say_all(self);
-    wish_again(self);
     simba__sqlite_news_step_in(&self->news, self->batch.notify);
     scan(self);
     if (!simba__sqlite_notify_is_current(self->batch.notify)) {
@@ -733,7 +606,6 @@ static int sqlite_watch(void *instance, simba_topic *topic)
         say_all(self);
     else
         say_place(self, simba__sqlite_line_number(watched->hash));
-    watched->waits = !topic->every; /* the look makes a wish if somebody else owns it by now */
     look(self, watched);
     return 0;
 }
@@ -748,12 +620,6 @@ static void sqlite_unwatch(void *instance, simba_topic *topic)
     simba__sqlite_news_remove(&self->news, watched);
     say_place(self, line);
     topic->backend_data = NULL;
-}
-
-static void sqlite_every_changed(void *instance, simba_topic *topic)
-{
-    const simba__sqlite_watched *watched = topic->backend_data;
-    say_place(instance, simba__sqlite_line_number(watched->hash));
 }
 
 /* --- beginning and end --------------------------------------------------------------------------------- */
@@ -774,21 +640,19 @@ static void batch_done(simba_job *job)
                         self->batch.db.path);
     if (renewed)
         adopt_fresh(self);
-    self->contended = self->batch.error.code == SIMBA_ETIMEDOUT;
     if (self->batch.error.code < 0)
         fail_batch(self);
     else
         answer_batch(self);
-    self->answers = self->batch.error.code == 0;
     simba__sqlite_batch_answered(&self->batch);
     if (!self->closing)
         attend_soon(self);
     if (renewed && !self->closing)
         scan(self);
     if (self->closing)
-        fail_pending(self, SIMBA_ECANCELED, "sqlite: the client closes");
-    else if (has_requests(self) || self->probes)
-        self->host->wake(self->host); /* at the end of the turn, with the requests that these answers lead to */
+        fail_submitted(self, SIMBA_ECANCELED, "sqlite: the client closes");
+    else if (has_work(self))
+        self->host->wake(self->host); /* with the requests that these answers lead to */
     closed_if_idle(self);
 }
 
@@ -797,8 +661,7 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     sqlite_store *self = instance;
     self->host = host;
     self->bell.fd = -1;
-    simba__queue_init(&self->renewals);
-    simba__queue_init(&self->pending);
+    self->submitted_end = &self->submitted;
     self->job.run = run_batch;
     self->job.done = batch_done;
     self->tick.fire = on_tick;
@@ -823,7 +686,7 @@ static void sqlite_close(void *instance)
     sqlite_store *self = instance;
     self->closing = true;
     simba__sqlite_patience_end(&self->batch.db.patience);
-    fail_pending(self, SIMBA_ECANCELED, "sqlite: the client closes");
+    fail_submitted(self, SIMBA_ECANCELED, "sqlite: the client closes");
     self->host->timer_clear(self->host, &self->tick);
     self->host->timer_clear(self->host, &self->attend);
     self->host->timer_clear(self->host, &self->step_in);
@@ -851,16 +714,15 @@ const simba_backend simba__backend_sqlite = {
     .keys = keys,
     .instance_size = sizeof(sqlite_store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY |
-            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
+            SIMBA_CAP_NOTE,
+    .window = WINDOW,
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,
-    .cancel = sqlite_cancel,
+    .expire = sqlite_expire,
     .flush = sqlite_flush,
     .watch = sqlite_watch,
     .unwatch = sqlite_unwatch,
-    .every_changed = sqlite_every_changed,
-    .in_line = sqlite_in_line,
     .woken = sqlite_woken,
     .close = sqlite_close,
     .fini = sqlite_fini,

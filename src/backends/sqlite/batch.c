@@ -15,48 +15,17 @@
 
 /* --- the files ------------------------------------------------------------------------------------ */
 
-static bool grow(void **array, size_t *capacity, size_t count, size_t size)
+bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count)
 {
-    if (count <= *capacity)
+    if (count <= batch->capacity)
         return true;
-    const size_t more = count > 2 * *capacity ? count : 2 * *capacity;
-    void *grown = simba__realloc(*array, more * size);
-    if (!grown)
+    const size_t capacity = count > 2 * batch->capacity ? count : 2 * batch->capacity;
+    void *items = simba__realloc(batch->items, capacity * sizeof *batch->items);
+    if (!items)
         return false;
-    *array = grown;
-    *capacity = more;
-    return true;
-}
-
-bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count, size_t bytes)
-{
-    void *items = batch->items;
-    void *texts = batch->texts;
-    const bool reserved =
-        grow(&items, &batch->capacity, count, sizeof *batch->items) && grow(&texts, &batch->texts_capacity, bytes, 1);
     batch->items = items;
-    batch->texts = texts;
-    return reserved;
-}
-
-static const char *keep(simba__sqlite_batch *batch, const char *text)
-{
-    if (!text)
-        return NULL;
-    char *kept = batch->texts + batch->texts_size;
-    batch->texts_size += strlen(text) + 1;
-    SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
-    return strcpy(kept, text);
-}
-
-static const void *keep_note(simba__sqlite_batch *batch, const simba_request *request)
-{
-    if (request->note_size == 0)
-        return NULL;
-    char *kept = batch->texts + batch->texts_size;
-    batch->texts_size += request->note_size;
-    SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
-    return memcpy(kept, request->note, request->note_size);
+    batch->capacity = capacity;
+    return true;
 }
 
 simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, const simba_request *request)
@@ -64,10 +33,18 @@ simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, co
     SIMBA__ASSERT(batch->count < batch->capacity);
     simba__sqlite_batch_item *item = &batch->items[batch->count++];
     *item = (simba__sqlite_batch_item){.ask = *request};
-    item->ask.mutex = keep(batch, request->mutex);
-    item->ask.id = keep(batch, request->id);
-    item->ask.note = keep_note(batch, request);
     return item;
+}
+
+bool simba__sqlite_batch_expire(simba__sqlite_batch *batch, simba_request *request)
+{
+    simba__sqlite_batch_item *item = request->backend_data;
+    pthread_mutex_lock(&batch->lock);
+    const bool out = !batch->begun;
+    if (out)
+        item->request = NULL;
+    pthread_mutex_unlock(&batch->lock);
+    return out;
 }
 
 int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const char *path, bool sync_full,
@@ -76,7 +53,8 @@ int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const
     batch->host = host;
     batch->seed = host->random(host);
     batch->host_offset_ns = simba__clock_host_offset_ns();
-    if (!simba__sqlite_batch_reserve(batch, 16, 1024))
+    pthread_mutex_init(&batch->lock, NULL);
+    if (!simba__sqlite_batch_reserve(batch, 16))
         return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     int rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
     if (rc < 0)
@@ -93,7 +71,6 @@ void simba__sqlite_batch_fini(simba__sqlite_batch *batch)
     simba__sqlite_notify_close(batch->notify);
     simba__sqlite_db_fini(&batch->db);
     simba__free(batch->items);
-    simba__free(batch->texts);
 }
 
 int64_t simba__sqlite_batch_host_ns(const simba__sqlite_batch *batch)
@@ -101,17 +78,26 @@ int64_t simba__sqlite_batch_host_ns(const simba__sqlite_batch *batch)
     return batch->host->now(batch->host).ns + batch->host_offset_ns;
 }
 
+static void drop_results(simba__sqlite_batch_item *item)
+{
+    simba__free(item->effect.fault);
+    simba__free(item->note);
+    for (simba__sqlite_listing *found = item->found, *next; found; found = next) {
+        next = found->next;
+        simba__free(found);
+    }
+    item->effect = (simba__sqlite_effect){0};
+    item->note = NULL;
+    item->found = NULL;
+}
+
 void simba__sqlite_batch_answered(simba__sqlite_batch *batch)
 {
-    for (size_t i = 0; i < batch->count; i++) {
-        simba__free(batch->items[i].effect.fault);
-        simba__free(batch->items[i].note);
-        for (simba__sqlite_listing *found = batch->items[i].found, *next; found; found = next) {
-            next = found->next;
-            simba__free(found);
-        }
-    }
-    batch->count = batch->texts_size = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        drop_results(&batch->items[i]);
+    batch->count = 0;
+    batch->opened = false;
+    batch->begun = false;
 }
 
 /* Make sure that the open files are those at their paths. The database is checked every time, because a grant in a file
@@ -120,12 +106,13 @@ void simba__sqlite_batch_answered(simba__sqlite_batch *batch)
 static int refresh(simba__sqlite_batch *batch)
 {
     const bool gives_back = batch->count > 0 && !batch->grants && simba__sqlite_db_is_sound(&batch->db);
-    batch->opened = false;
-    const int rc = gives_back ? 0 : simba__sqlite_db_refresh(&batch->db, &batch->opened, &batch->error);
+    bool opened = false;
+    const int rc = gives_back ? 0 : simba__sqlite_db_refresh(&batch->db, &opened, &batch->error);
     if (rc < 0)
         return rc;
+    batch->opened |= opened;
     const int64_t now_ns = batch->host->now(batch->host).ns;
-    batch->notify_stale |= batch->opened;
+    batch->notify_stale |= opened;
     if (!batch->notify_stale && (now_ns - batch->notify_checked_ns >= NOTIFY_CHECK_NS || batch->count == 0)) {
         batch->notify_checked_ns = now_ns;
         batch->notify_stale = !simba__sqlite_notify_is_current(batch->notify);
@@ -133,9 +120,11 @@ static int refresh(simba__sqlite_batch *batch)
     if (!batch->notify_stale)
         return 0;
     batch->cells_read_ns = 0;
-    const int opened = simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), &batch->error, &batch->fresh);
-    batch->notify_stale = opened < 0;
-    return opened;
+    simba__sqlite_notify_close(batch->fresh); /* of an earlier run of this batch */
+    batch->fresh = NULL;
+    const int code = simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), &batch->error, &batch->fresh);
+    batch->notify_stale = code < 0;
+    return code;
 }
 
 static simba__sqlite_notify *current_notify(const simba__sqlite_batch *batch)
@@ -198,7 +187,7 @@ static bool is_handover(const simba_request *request, uint64_t token_before, con
 static bool concerns_note(const simba__sqlite_batch_item *item)
 {
     const simba_op op = item->ask.op;
-    return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE || op == SIMBA_OP_FORGET || item->looks;
+    return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE || op == SIMBA_OP_FORGET || item->probe;
 }
 
 /* Read the row of a mutex. A mutex that was forgotten goes on with greater tokens, and with versions that nobody has
@@ -206,14 +195,7 @@ static bool concerns_note(const simba__sqlite_batch_item *item)
 static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, simba__row *row, bool *ret_exists,
                 simba_error *err)
 {
-    const simba__row *recent =
-        batch->writes ? simba__sqlite_recent_find(&batch->recent, item->effect.hash, item->ask.mutex) : NULL;
-    int rc = 0;
-    *ret_exists = recent != NULL;
-    if (recent)
-        *row = *recent;
-    else
-        rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
+    int rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
     if (rc == 0 && concerns_note(item))
         rc = simba__sqlite_note_identify(&batch->db, item->ask.mutex, row, err);
     if (rc < 0 || *ret_exists || item->ask.op != SIMBA_OP_ACQUIRE)
@@ -223,22 +205,17 @@ static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item
     return rc;
 }
 
-static int store(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, const simba__row *row, bool exists,
+static int store(simba__sqlite_batch *batch, const simba_request *request, const simba__row *row, bool exists,
                  simba_error *err)
 {
-    const simba_request *request = &item->ask;
-    if (request->op == SIMBA_OP_WRITE_NOTE)
+    switch (request->op) {
+    case SIMBA_OP_WRITE_NOTE:
         return simba__sqlite_note_store(&batch->db, request, row, err);
-    int rc;
-    if (request->op == SIMBA_OP_FORGET)
-        rc = simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
-    else
-        rc = simba__sqlite_db_store(&batch->db, request->mutex, row, exists, item->effect.before, err);
-    if (request->op == SIMBA_OP_FORGET || rc < 0)
-        simba__sqlite_recent_forget(&batch->recent);
-    else
-        simba__sqlite_recent_keep(&batch->recent, item->effect.hash, request->mutex, row);
-    return rc;
+    case SIMBA_OP_FORGET:
+        return simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
+    default:
+        return simba__sqlite_db_store(&batch->db, request->mutex, row, exists, err);
+    }
 }
 
 static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqlite_batch_item *item, simba_error *err)
@@ -257,7 +234,7 @@ static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqli
     const uint64_t token_before = row.token;
     effect->before = row.version;
     if (simba__row_apply(&row, now, request)) {
-        rc = store(batch, item, &row, exists, err);
+        rc = store(batch, request, &row, exists, err);
         if (is_handover(request, token_before, &row))
             effect->marked =
                 simba__sqlite_notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
@@ -283,7 +260,7 @@ static void read_slots(simba__sqlite_batch *batch, int64_t now_ns)
     }
     for (size_t i = 0; i < batch->count; i++) {
         simba__sqlite_batch_item *item = &batch->items[i];
-        if (item->ask.op == SIMBA_OP_LIST)
+        if (item->effect.code < 0 || item->ask.op == SIMBA_OP_LIST)
             continue;
         item->effect.hash = simba__sqlite_notify_hash(item->ask.mutex);
         const size_t slot = simba__sqlite_notify_slot(item->effect.hash);
@@ -298,11 +275,11 @@ static int carry_out_all(simba__sqlite_batch *batch)
     const simba__row_now now = {.ns = simba__sqlite_batch_host_ns(batch),
                                 .epoch_us = batch->host->epoch_us(batch->host)};
     read_slots(batch, now.ns);
-    if (batch->writes && !simba__sqlite_db_is_alone(&batch->db))
-        simba__sqlite_recent_forget(&batch->recent);
     for (size_t i = 0; i < batch->count; i++) {
         simba__sqlite_effect *effect = &batch->items[i].effect;
         simba_error error;
+        if (effect->code < 0)
+            continue; /* it was taken out */
         effect->code = carry_out(batch, now, &batch->items[i], &error);
         if (effect->code < 0 && !batch->db.row_failed) {
             batch->error = error;
@@ -312,26 +289,6 @@ static int carry_out_all(simba__sqlite_batch *batch)
             effect->fault = simba__strdup(error.text);
     }
     return 0;
-}
-
-/* Before the commit, so that a contender that is refused because of this grant, or looks at it, finds its holder. */
-static void say_holders(const simba__sqlite_batch *batch)
-{
-    const simba__sqlite_notify *notify = current_notify(batch);
-    for (size_t i = 0; i < batch->count; i++) {
-        const simba__sqlite_batch_item *item = &batch->items[i];
-        simba__sqlite_effect *effect = &batch->items[i].effect;
-        const size_t slot = simba__sqlite_notify_slot(effect->hash);
-        if (effect->code < 0) {
-            continue;
-        } else if (item->looks) {
-            effect->listens = simba__sqlite_notify_holder(notify, slot) >= 0;
-        } else if (item->ask.listens && item->ask.op == SIMBA_OP_ACQUIRE && item->ask.reply.outcome == SIMBA_MINE) {
-            effect->listens = true;
-            effect->wish = simba__sqlite_notify_wish(notify, slot);
-            simba__sqlite_notify_say_holder(notify, slot, notify->bell.number);
-        }
-    }
 }
 
 static void mark_slots(simba__sqlite_batch *batch, simba__sqlite_notify *notify)
@@ -384,16 +341,30 @@ static void notify_others(simba__sqlite_batch *batch)
     ring_bells(batch, notify, revokes);
 }
 
+/* From here on no request can be taken out any more. Those that have been are not carried out, and their strings may be gone. */
+static void begin_items(simba__sqlite_batch *batch)
+{
+    pthread_mutex_lock(&batch->lock);
+    batch->begun = true;
+    pthread_mutex_unlock(&batch->lock);
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__sqlite_batch_item *item = &batch->items[i];
+        drop_results(item); /* of an earlier run */
+        if (!item->request && !item->probe)
+            item->effect.code = SIMBA_ECANCELED;
+    }
+}
+
 void simba__sqlite_batch_run(simba__sqlite_batch *batch)
 {
     batch->in_reserve = false;
     int rc = refresh(batch);
     if (rc == 0 && batch->count > 0) {
         rc = simba__sqlite_db_begin(&batch->db, batch->writes, &batch->error);
-        if (rc == 0)
+        if (rc == 0) {
+            begin_items(batch);
             rc = carry_out_all(batch);
-        if (rc == 0)
-            say_holders(batch);
+        }
         if (rc == 0)
             rc = simba__sqlite_db_commit(&batch->db, &batch->error);
         if (rc == 0)

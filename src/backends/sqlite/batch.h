@@ -1,13 +1,17 @@
-/* A batch: requests that are carried out as one transaction. It runs outside of the client's turn; backend.c handles
- * the answers in a turn. */
+/* A batch: requests that are carried out as one transaction. It runs without the client's lock; backend.c handles the answers
+ * under it.
+ *
+ * A request stays put until it is completed, so the batch reads the names and notes of the requests in place. As long as the
+ * transaction has not begun, because another process is writing, requests can still be taken out of the batch. */
 #ifndef SIMBA_BACKENDS_SQLITE_BATCH_H
 #define SIMBA_BACKENDS_SQLITE_BATCH_H
+
+#include <pthread.h>
 
 #include "backends/sqlite/db.h"
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/note.h"
 #include "backends/sqlite/notify.h"
-#include "backends/sqlite/recent.h"
 
 /* What a LIST found. */
 typedef struct simba__sqlite_listing simba__sqlite_listing;
@@ -21,10 +25,9 @@ struct simba__sqlite_listing {
 };
 
 typedef struct simba__sqlite_batch_item {
-    simba_request ask;          /* the copy for the batch; its strings are in the batch */
-    simba_request *request;     /* in turns only. NULL: it was cancelled, or a probe asks */
-    simba__sqlite_probe *probe; /* in turns only */
-    bool looks;                 /* a probe that looks for watchers, at the note as well */
+    simba_request ask;          /* a copy, since the client may fill in the reply of one whose time is over */
+    simba_request *request;     /* NULL: it was taken out, or a probe asks */
+    simba__sqlite_probe *probe; /* a look for watchers, at the note as well. NULL: a request asks */
     simba__sqlite_effect effect;
     simba__sqlite_listing *found;  /* what a LIST found */
     simba__sqlite_note_copy *note; /* what a READ_NOTE found */
@@ -38,7 +41,6 @@ typedef struct simba__sqlite_batch {
     uint64_t seed;
     bool notify_stale;
     int64_t notify_checked_ns;
-    simba__sqlite_recent recent;
     simba__sqlite_notify_cells cells; /* slots as they were at some time within the last second */
     int64_t cells_read_ns;            /* 0: never */
 
@@ -49,6 +51,9 @@ typedef struct simba__sqlite_batch {
     bool grants;  /* or reads: there is more in it than releases */
     bool watches; /* this client watches something */
 
+    pthread_mutex_t lock; /* guards `begun`, and until that is true the items */
+    bool begun;           /* its transaction has begun: no request can be taken out any more */
+
     /* Out: */
     bool in_reserve;             /* see ringing.h */
     simba_error error;           /* code 0, or why the whole batch failed; otherwise each item has its effect */
@@ -57,8 +62,6 @@ typedef struct simba__sqlite_batch {
 
     simba__sqlite_ringing ringing;
     size_t capacity;
-    char *texts; /* strings of the items */
-    size_t texts_size, texts_capacity;
 } simba__sqlite_batch;
 
 /* Open the store. May block. */
@@ -67,15 +70,19 @@ int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const
 /* Also after a failed init, and on zeroes. */
 void simba__sqlite_batch_fini(simba__sqlite_batch *batch);
 
-/* While no batch runs: make room for `count` requests with `bytes` bytes of strings and notes; then add the requests
- * one by one. */
-bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count, size_t bytes);
+/* While no batch runs: make room for `count` requests; then add the requests one by one. */
+bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count);
 simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, const simba_request *request);
+
+/* Nobody waits for this request any more, whose item is request->backend_data. True: it has been taken out, and the batch does
+ * not touch it again. False: the transaction has begun, and carries it out. */
+bool simba__sqlite_batch_expire(simba__sqlite_batch *batch, simba_request *request);
 
 /* The boot-time clock of the host, which all processes share. Any thread. */
 int64_t simba__sqlite_batch_host_ns(const simba__sqlite_batch *batch);
 
-/* Carry out the batch. Waits for other processes as long as the patience of the database allows. */
+/* Carry out the batch. Waits for other processes as long as the patience of the database allows; if that is not enough
+ * (SIMBA_ETIMEDOUT), the same batch can be run again. */
 void simba__sqlite_batch_run(simba__sqlite_batch *batch);
 /* Its requests have been answered: drop the items. */
 void simba__sqlite_batch_answered(simba__sqlite_batch *batch);

@@ -23,7 +23,6 @@ typedef enum simba__sqlite_ring {
     SIMBA__SQLITE_RING_NEWS = 1 << 0,       /* look into the slots */
     SIMBA__SQLITE_RING_IN_RESERVE = 1 << 1, /* another client is next: make sure that it takes the free mutex */
     SIMBA__SQLITE_RING_REVOKED = 1 << 2,    /* a mutex was forced away from its holder */
-    SIMBA__SQLITE_RING_WANTED = 1 << 3,     /* somebody waits for a mutex of a holder that listens */
 } simba__sqlite_ring;
 
 typedef struct simba__sqlite_bell {

@@ -39,8 +39,7 @@ static const char *const sql[SIMBA__SQLITE_DB_STATEMENTS] = {
         "INSERT INTO simba_mutex (" COLUMNS ", mutex) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     [SIMBA__SQLITE_DB_UPDATE] =
         "UPDATE simba_mutex SET acquired_at = ?1, ttl_at = ?2, transition_at = ?3, owner_id = ?4, version = ?5, "
-        "token = ?6, nonce = ?7, revoked_token = ?8, until_boot_ns = ?9, boot_id = ?10 WHERE mutex = ?11 "
-        "AND version = ?12",
+        "token = ?6, nonce = ?7, revoked_token = ?8, until_boot_ns = ?9, boot_id = ?10 WHERE mutex = ?11",
     [SIMBA__SQLITE_DB_DELETE] = "DELETE FROM simba_mutex WHERE mutex = ?1",
     [SIMBA__SQLITE_DB_LIST] = "SELECT " COLUMNS ", mutex, note, note_token, note_number, written_at "
                               "FROM simba_mutex LEFT JOIN simba_note USING (mutex) ORDER BY mutex",
@@ -52,7 +51,7 @@ static const char *const sql[SIMBA__SQLITE_DB_STATEMENTS] = {
 };
 
 /* Parameters, one more than the column of a result. */
-enum { P_OWNER = 4, P_BOOT_ID = 10, P_MUTEX = 11, P_BEFORE = 12 };
+enum { P_OWNER = 4, P_BOOT_ID = 10, P_MUTEX = 11 };
 enum { C_MUTEX = 10, C_NOTE = 11 };
 
 /* --- errors --------------------------------------------------------------------------------------- */
@@ -135,7 +134,6 @@ int simba__sqlite_db_init(simba__sqlite_db *db, simba_host *host, const char *pa
 {
     simba__sqlite_patience_init(&db->patience, host);
     db->sync_full = sync_full;
-    db->place.fd = -1;
     db->path = simba__strdup(path);
     return db->path ? read_boot_id(db->boot_id, err) : simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
 }
@@ -147,9 +145,8 @@ static void close_handle(simba__sqlite_db *db)
         db->statements[i] = NULL;
     }
     sqlite3_close(db->handle);
-    simba__sqlite_file_leave_place(&db->place);
     db->handle = NULL;
-    db->broken = db->version_known = false;
+    db->broken = false;
 }
 
 const char *simba__sqlite_db_real_path(const simba__sqlite_db *db)
@@ -186,35 +183,6 @@ static void move_log(simba__sqlite_db *db, int how)
     sqlite3_busy_handler(db->handle, NULL, NULL);
     sqlite3_wal_checkpoint_v2(db->handle, "main", how, NULL, NULL);
     sqlite3_busy_handler(db->handle, on_busy, &db->patience);
-}
-
-/* How long the log may become, in pages, before it is moved into the database. SQLite's own limit of 1,000 is right for a small
- * database. With many mutexes one batch writes as many pages, and to move the log after each of them waits for the disk most of
- * the time. A log as long as the database has most of its pages several times, and each is moved once. But requests wait while the
- * log is moved, so it does not become longer than 8 MiB. */
-enum { LOG_PAGES_LEAST = 1000, LOG_PAGES_MOST = 8192 };
-
-static void measure_database(simba__sqlite_db *db)
-{
-    sqlite3_stmt *statement = NULL;
-    int pages = 0;
-    if (sqlite3_prepare_v2(db->handle, "PRAGMA main.page_count", -1, &statement, NULL) == SQLITE_OK &&
-        sqlite3_step(statement) == SQLITE_ROW)
-        pages = sqlite3_column_int(statement, 0);
-    sqlite3_finalize(statement);
-    db->log_pages = pages < LOG_PAGES_LEAST ? LOG_PAGES_LEAST : pages > LOG_PAGES_MOST ? LOG_PAGES_MOST : pages;
-}
-
-/* SQLite calls this at the end of every commit. If the log cannot be moved now, a later commit tries again. Nothing may be read in
- * here: that would begin a transaction, which meets the commits of others before the commit at hand has told its version. */
-static int on_log(void *user, sqlite3 *handle, const char *name, int pages)
-{
-    simba__sqlite_db *db = user;
-    if (pages >= db->log_pages) {
-        sqlite3_wal_checkpoint_v2(handle, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-        db->grown = true;
-    }
-    return SQLITE_OK;
 }
 
 /* Also true if that is not known, or would take long to find out. */
@@ -352,8 +320,6 @@ static int open_handle(simba__sqlite_db *db, simba_error *err)
     if (code < 0)
         return code;
     leave_log_alone(db, false);
-    sqlite3_wal_hook(db->handle, on_log, db);
-    measure_database(db);
     rc = sqlite3_exec(db->handle, db->sync_full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL,
                       NULL, NULL);
     if (rc != SQLITE_OK)
@@ -381,7 +347,6 @@ static int open_patiently(simba__sqlite_db *db, simba_error *err)
         code = open_handle(db, err);
         if (code == 0) {
             remember_sides(db);
-            simba__sqlite_file_hold_place(&db->place, simba__sqlite_db_real_path(db));
             return 0;
         }
         close_handle(db);
@@ -394,11 +359,7 @@ static int open_patiently(simba__sqlite_db *db, simba_error *err)
 
 static bool has_moved(simba__sqlite_db *db)
 {
-    const int64_t now_ns = db->patience.host->now(db->patience.host).ns;
-    if (simba__sqlite_file_is_in_place(&db->place, now_ns))
-        return false;
     int moved = 0;
-    simba__sqlite_file_looking(&db->place, now_ns);
     sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved); /* this costs one stat() */
     return moved;
 }
@@ -444,38 +405,18 @@ int simba__sqlite_db_run(simba__sqlite_db *db, simba__sqlite_db_statement which,
     return code;
 }
 
-/* SQLite counts the changes of the database that this connection made or met, in order to know whether its cache is good. False:
- * the number is not known. */
-static bool read_version(const simba__sqlite_db *db, unsigned *ret_version)
-{
-    return sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_DATA_VERSION, ret_version) == SQLITE_OK;
-}
-
 int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err)
 {
-    const int code = simba__sqlite_db_run(db, writes ? SIMBA__SQLITE_DB_BEGIN_WRITE : SIMBA__SQLITE_DB_BEGIN_READ, err);
-    unsigned version;
-    db->writing = code == 0 && writes;
-    db->alone = db->writing && db->version_known && read_version(db, &version) && version == db->version;
-    if (db->writing && db->grown) {
-        measure_database(db);
-        db->grown = false;
-    }
-    return code;
+    return simba__sqlite_db_run(db, writes ? SIMBA__SQLITE_DB_BEGIN_WRITE : SIMBA__SQLITE_DB_BEGIN_READ, err);
 }
 
-/* A transaction that only reads leaves the version alone: it does not tell the next one that nobody has written. */
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err)
 {
-    const int code = simba__sqlite_db_run(db, SIMBA__SQLITE_DB_COMMIT, err);
-    if (code == 0 && db->writing)
-        db->version_known = read_version(db, &db->version);
-    return code;
+    return simba__sqlite_db_run(db, SIMBA__SQLITE_DB_COMMIT, err);
 }
 
 void simba__sqlite_db_rollback(simba__sqlite_db *db)
 {
-    db->version_known = false; /* what we know of this transaction has not come to pass */
     /* Some errors have rolled back by themselves. */
     if (db->handle && !sqlite3_get_autocommit(db->handle) &&
         simba__sqlite_db_run(db, SIMBA__SQLITE_DB_ROLLBACK, NULL) < 0)
@@ -611,13 +552,11 @@ int simba__sqlite_db_load(simba__sqlite_db *db, const char *mutex, simba__row *r
     return code;
 }
 
-int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba__row *row, bool exists, uint64_t before,
+int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba__row *row, bool exists,
                            simba_error *err)
 {
     const simba__sqlite_db_statement which = exists ? SIMBA__SQLITE_DB_UPDATE : SIMBA__SQLITE_DB_INSERT;
     sqlite3_stmt *statement = db->statements[which];
-    if (exists)
-        sqlite3_bind_int64(statement, P_BEFORE, (int64_t)before);
     sqlite3_bind_int64(statement, 1, row->owner.acquired_at_ms);
     sqlite3_bind_int64(statement, 2, row->owner.ttl_at_ms);
     sqlite3_bind_int64(statement, 3, row->owner.transition_at_ms);
@@ -628,12 +567,7 @@ int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba_
     sqlite3_bind_int64(statement, 8, (int64_t)row->revoked_token);
     sqlite3_bind_int64(statement, 9, row->until_ns);
     sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
-    const int code = simba__sqlite_db_run(db, which, err);
-    if (code < 0 || sqlite3_changes(db->handle) == 1)
-        return code;
-    db->row_failed = true;
-    return simba__fail(err, SIMBA_ESTORE, "sqlite: %s: the row of %s is not the one that this client knows", db->path,
-                       mutex);
+    return simba__sqlite_db_run(db, which, err);
 }
 
 /* False for a name that no client can ask for, and for NULL: then there was no memory to read it. */

@@ -34,15 +34,8 @@ typedef struct simba__sqlite_db {
     bool sync_full;                   /* synchronous=FULL rather than NORMAL */
     bool broken;                      /* after some error the connection cannot be trusted any more */
     bool row_failed;                  /* the latest failure concerned one statement; the transaction is still good */
-    bool writing;                     /* in a write transaction */
-    bool alone;                       /* see simba__sqlite_db_is_alone */
-    unsigned version;                 /* SQLite's number of the state that our latest write transaction left behind; */
-    bool version_known;               /* another one: somebody has changed the database since */
-    int log_pages;                    /* how long the log may become */
-    bool grown;                       /* it did; that is to be decided anew */
     char boot_id[40];                 /* which boot of the machine the boot-time clock counts from */
     simba__sqlite_file_side sides[2]; /* the log and the wal-index that are in use */
-    simba__sqlite_file_place place;
     simba__sqlite_patience patience;
 } simba__sqlite_db;
 
@@ -67,12 +60,6 @@ const char *simba__sqlite_db_real_path(const simba__sqlite_db *db);
 /* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for
  * longer than the patience lasted. */
 int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err);
-/* In a write transaction: is the database as our latest one left it? False if any other connection has committed since, and
- * also if that is not known. */
-static inline bool simba__sqlite_db_is_alone(const simba__sqlite_db *db)
-{
-    return db->alone;
-}
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err);
 void simba__sqlite_db_rollback(simba__sqlite_db *db);
 
@@ -80,9 +67,8 @@ void simba__sqlite_db_rollback(simba__sqlite_db *db);
  * comes without it. SIMBA_ECORRUPT: simba cannot have written the row; the transaction can go on without it. */
 int simba__sqlite_db_load(simba__sqlite_db *db, const char *mutex, simba__row *ret_row, bool *ret_exists,
                           simba_error *err);
-/* `before`: the version of the row that was read. If there is another one in its place nothing is written (SIMBA_ESTORE): whatever
- * a client believes to know of a row, it does not overwrite what another one has written. */
-int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba__row *row, bool exists, uint64_t before,
+/* Write the row; `exists`: there is one, which this transaction has read. */
+int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba__row *row, bool exists,
                            simba_error *err);
 
 /* Call `each` for every mutex that matches the shell pattern (NULL: all), ordered by name, until it returns a

@@ -11,11 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "util/clock.h"
-#include "util/descriptors.h"
 #include "util/error.h"
-
-#define LOOK_NS (1000 * SIMBA__NS_PER_MS)
 
 int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err)
 {
@@ -183,50 +179,6 @@ void simba__sqlite_file_identify(const char *path, const char *ending, simba__sq
         return;
     ret_side->device = status.st_dev;
     ret_side->inode = status.st_ino;
-}
-
-/* --- its place ---------------------------------------------------------------------------------------- */
-
-static int64_t ns_of(struct timespec time)
-{
-    return (int64_t)time.tv_sec * 1000 * SIMBA__NS_PER_MS + time.tv_nsec;
-}
-
-/* Is this time certainly over, so that no file that is changed from now on can get it? */
-static bool is_past(struct timespec time)
-{
-    struct timespec now, tick;
-    return clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 && clock_getres(CLOCK_REALTIME_COARSE, &tick) == 0 &&
-           ns_of(now) - ns_of(time) > 2 * ns_of(tick);
-}
-
-void simba__sqlite_file_hold_place(simba__sqlite_file_place *place, const char *path)
-{
-    simba__descriptors_hold();
-    *place = (simba__sqlite_file_place){.fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW)};
-}
-
-void simba__sqlite_file_leave_place(simba__sqlite_file_place *place)
-{
-    if (place->fd >= 0)
-        close(place->fd);
-    *place = (simba__sqlite_file_place){.fd = -1};
-}
-
-bool simba__sqlite_file_is_in_place(const simba__sqlite_file_place *place, int64_t now_ns)
-{
-    struct stat status;
-    return place->settled && now_ns - place->looked_ns < LOOK_NS && fstat(place->fd, &status) == 0 &&
-           status.st_nlink > 0 && ns_of(status.st_ctim) == ns_of(place->changed);
-}
-
-void simba__sqlite_file_looking(simba__sqlite_file_place *place, int64_t now_ns)
-{
-    struct stat status;
-    place->settled = place->fd >= 0 && fstat(place->fd, &status) == 0 && is_past(status.st_ctim);
-    if (place->settled)
-        place->changed = status.st_ctim;
-    place->looked_ns = now_ns;
 }
 
 /* --- files beside it ---------------------------------------------------------------------------------- */

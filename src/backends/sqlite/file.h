@@ -4,7 +4,6 @@
 #define SIMBA_BACKENDS_SQLITE_FILE_H
 
 #include <sys/types.h>
-#include <time.h>
 
 #include "backends/sqlite/patience.h"
 
@@ -27,26 +26,6 @@ typedef struct simba__sqlite_file_side {
 } simba__sqlite_file_side;
 
 void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_file_side *ret_side);
-
-/* Whether a file is still at its path, without a walk through the folders of the path each time. Whoever moves, replaces or
- * deletes a file changes the time of its latest change of status. As long as that is the same, the file is where it was when
- * we last looked there.
- *
- * The kernel's times have ticks of some milliseconds. So a time counts only if it was past already when we looked: a later
- * change then has a later one. A folder above the file may be moved without a trace in the file, so the path is looked at once a
- * second anyway. */
-typedef struct simba__sqlite_file_place {
-    int fd; /* -1: none. It was opened by O_PATH: to close any other kind would drop the locks that SQLite has on the file */
-    bool settled;            /* `changed` can be relied on */
-    struct timespec changed; /* as it was when we last looked at the path */
-    int64_t looked_ns;
-} simba__sqlite_file_place;
-
-void simba__sqlite_file_hold_place(simba__sqlite_file_place *place, const char *path);
-void simba__sqlite_file_leave_place(simba__sqlite_file_place *place);
-/* False: look at the path; before that, tell so by `looking`. */
-bool simba__sqlite_file_is_in_place(const simba__sqlite_file_place *place, int64_t now_ns);
-void simba__sqlite_file_looking(simba__sqlite_file_place *place, int64_t now_ns);
 
 /* The database at `path` is no longer the one to which these files belong. SQLite goes by the name: it would take them
  * for files of the new one, and read pages of the old one out of them. Remove those that are still there while the old

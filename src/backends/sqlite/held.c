@@ -9,8 +9,6 @@ typedef struct grant {
     simba__node node; /* by the notify file's hash of the mutex */
     uint64_t nonce;
     uint64_t marked; /* the slot's value, as the grant left it */
-    uint64_t wish;   /* the wish cell, as the grant left it, or when the holder was last told; see notify.h */
-    bool listens;
     char mutex[];
 } grant;
 
@@ -54,28 +52,14 @@ static grant *make(simba__sqlite_held *held, uint64_t hash, const char *mutex)
     return g;
 }
 
-/* Take our bell out of the slot, so that nobody looks for this holder there, unless another client has put its own
- * there. */
-static void hide(const grant *g, const simba__sqlite_notify *notify)
-{
-    const size_t slot = simba__sqlite_notify_slot(g->node.hash);
-    if (g->listens && simba__sqlite_notify_holder(notify, slot) == notify->bell.number)
-        simba__sqlite_notify_say_holder(notify, slot, -1);
-}
-
-static void tell_wanted(simba__sqlite_held *held, const grant *g)
-{
-    held->host->push_to(held->host, g->mutex, g->nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
-}
-
 static void ask(simba__sqlite_held *held, const grant *g)
 {
     const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     held->host->push_to(held->host, g->mutex, g->nonce, &push);
 }
 
-static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_notify *notify,
-                       const simba__sqlite_effect *effect, const simba_request *request)
+static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_effect *effect,
+                       const simba_request *request)
 {
     if (!g)
         g = make(held, effect->hash, request->mutex);
@@ -85,47 +69,22 @@ static void note_grant(simba__sqlite_held *held, grant *g, const simba__sqlite_n
     /* The slot has no mark of ours if nobody listened, or if we found the grant again because its reply was lost. */
     const bool marked = effect->marked && effect->replaced != SIMBA__SQLITE_NOTIFY_UNSURE;
     g->marked = marked ? effect->marked : effect->seen;
-    g->listens = request->listens;
-    g->wish = effect->wish;
-    if (!g->listens)
-        return;
-    /* Contenders that are in line already make no wish, so look at the line. */
-    simba__sqlite_line line;
-    simba__sqlite_notify_read_line(notify, simba__sqlite_line_number(effect->hash), &line);
-    if (simba__sqlite_line_is_waited(&line, effect->hash, notify->bell.number))
-        tell_wanted(held, g);
 }
 
-void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_notify *notify,
-                             const simba__sqlite_effect *effect, const simba_request *request)
+void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_effect *effect, const simba_request *request)
 {
     if (request->op == SIMBA_OP_LIST || request->op == SIMBA_OP_READ)
         return;
     grant *g = of_node(simba__table_find(&held->grants, effect->hash, is_of, request->mutex));
     const bool mine = request->reply.outcome == SIMBA_MINE;
     if (request->op == SIMBA_OP_ACQUIRE && mine) {
-        note_grant(held, g, notify, effect, request);
+        note_grant(held, g, effect, request);
     } else if (request->op == SIMBA_OP_FORCE_RELEASE && mine && g) {
         g->marked = effect->marked;
         ask(held, g);
     } else if (request->op == SIMBA_OP_RELEASE || (request->op == SIMBA_OP_RENEW && !mine)) {
-        if (g && g->nonce == request->nonce) {
-            hide(g, notify);
+        if (g && g->nonce == request->nonce)
             forget(held, g);
-        }
-    }
-}
-
-void simba__sqlite_held_wanted(simba__sqlite_held *held, const simba__sqlite_notify *notify)
-{
-    for (simba__node *node = simba__table_first(&held->grants); node; node = simba__table_next(&held->grants, node)) {
-        grant *g = of_node(node);
-        const uint64_t wish =
-            g->listens ? simba__sqlite_notify_wish(notify, simba__sqlite_notify_slot(node->hash)) : g->wish;
-        if (wish == g->wish)
-            continue;
-        g->wish = wish;
-        tell_wanted(held, g);
     }
 }
 

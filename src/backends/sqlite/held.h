@@ -23,11 +23,9 @@ static inline bool simba__sqlite_held_is_empty(const simba__sqlite_held *held)
 
 /* A transaction has carried out this request: remember or drop the grant. If there is no memory for a grant, its holder
  * learns of a revocation when it renews. */
-void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_notify *notify,
-                             const simba__sqlite_effect *effect, const simba_request *request);
+void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_effect *effect,
+                             const simba_request *request);
 
-/* Somebody may have made a wish: tell the holders that listen. */
-void simba__sqlite_held_wanted(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* Something may have been revoked: compare the grants with their slots. */
 void simba__sqlite_held_scan(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* The file was replaced: let every holder ask. */

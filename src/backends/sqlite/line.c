@@ -1,7 +1,7 @@
-/* See line.h. A cell has 31 bits of the mutex's hash, one for `every`, and 32 for the time. */
+/* See line.h. A cell has 31 bits of the mutex's hash, one for `observed`, and 32 for the time. */
 #include "backends/sqlite/line.h"
 
-#define EVERY (UINT64_C(1) << 32)
+#define OBSERVED (UINT64_C(1) << 32)
 #define SEVERAL UINT64_C(0) /* in place of the hash's bits */
 
 /* The number of the line comes from other bits of the hash. */
@@ -11,33 +11,25 @@ static uint64_t tag_of(uint64_t hash)
     return tag == SEVERAL ? 1 : tag;
 }
 
-uint64_t simba__sqlite_line_cell(uint64_t hash, bool every, uint32_t since_ms)
+uint64_t simba__sqlite_line_cell(uint64_t hash, bool observed, uint32_t since_ms)
 {
-    return tag_of(hash) << 33 | (every ? EVERY : 0) | since_ms;
+    return tag_of(hash) << 33 | (observed ? OBSERVED : 0) | since_ms;
 }
 
 uint64_t simba__sqlite_line_cell_of_several(void)
 {
-    return SEVERAL << 33 | EVERY;
+    return SEVERAL << 33 | OBSERVED;
 }
 
-bool simba__sqlite_line_hears_all(uint64_t cell, uint64_t hash)
+bool simba__sqlite_line_observes(uint64_t cell, uint64_t hash)
 {
     const uint64_t tag = cell >> 33;
-    return (cell & EVERY) && (tag == SEVERAL || tag == tag_of(hash));
+    return (cell & OBSERVED) && (tag == SEVERAL || tag == tag_of(hash));
 }
 
 static bool waits_for(uint64_t cell, uint64_t hash)
 {
-    return cell >> 33 == tag_of(hash) && !(cell & EVERY);
-}
-
-bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but)
-{
-    for (int i = 0; i < SIMBA__SQLITE_BELLS; i++)
-        if (i != but && (waits_for(line->cells[i], hash) || line->cells[i] == simba__sqlite_line_cell_of_several()))
-            return true;
-    return false;
+    return cell >> 33 == tag_of(hash) && !(cell & OBSERVED);
 }
 
 /* Another process may have read the clock after us. */

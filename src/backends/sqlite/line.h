@@ -27,16 +27,14 @@ static inline size_t simba__sqlite_line_number(uint64_t hash)
     return hash % SIMBA__SQLITE_LINES;
 }
 
-/* The cell of a client that waits for one mutex since `since_ms`. `every`: it wants to hear of every change, not only
+/* The cell of a client that waits for one mutex since `since_ms`. `observed`: it wants to hear of every change, not only
  * of a release that it may take. */
-uint64_t simba__sqlite_line_cell(uint64_t hash, bool every, uint32_t since_ms);
+uint64_t simba__sqlite_line_cell(uint64_t hash, bool observed, uint32_t since_ms);
 /* The cell of a client that waits for several mutexes of the line. */
 uint64_t simba__sqlite_line_cell_of_several(void);
 
 /* Does this client want to hear of every change of the mutex? */
-bool simba__sqlite_line_hears_all(uint64_t cell, uint64_t hash);
-/* May anybody but the owner of this bell wait for the mutex? */
-bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but);
+bool simba__sqlite_line_observes(uint64_t cell, uint64_t hash);
 /* The bell of the client that has waited longest for the mutex; -1: nobody waits. Times may wrap around; nobody has
  * waited for more than three weeks. */
 int simba__sqlite_line_first(const simba__sqlite_line *line, uint64_t hash, uint32_t now_ms);

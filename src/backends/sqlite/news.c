@@ -85,13 +85,11 @@ void simba__sqlite_news_heard(simba__sqlite_news *news, const simba__sqlite_effe
     if (!w || is_about_note(request))
         return;
     w->latest = request;
-    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RELEASE)
-        w->waits = request->queue && request->reply.outcome == SIMBA_NOT_MINE;
     w->is_news |= effect->marked || effect->before != w->version;
     w->told_free &= !effect->marked;
     w->yields = false;
     /* A request that did not look at the note does not tell what has changed for whoever hears of notes. */
-    if (effect->concerns_note || !w->topic->every)
+    if (effect->concerns_note || !w->topic->observed)
         w->known = effect->seen;
     w->version = effect->after;
 }
@@ -120,7 +118,6 @@ void simba__sqlite_news_tell(simba__sqlite_news *news, const simba__sqlite_effec
     const simba_push_kind freed = w->yields ? SIMBA_PUSH_FREED : SIMBA_PUSH_RELEASED;
     const simba_push push = {
         .kind = is_free ? freed : SIMBA_PUSH_ACQUIRED,
-        .listens = effect->listens && !w->waits, /* if we know of one who waits, the holder is told of it anyway */
         .owner = request->reply.owner,
         .now_ms = request->reply.now_ms,
     };
@@ -185,5 +182,5 @@ uint64_t simba__sqlite_news_place(const simba__sqlite_news *news, size_t line)
             only = w;
         }
     }
-    return only ? simba__sqlite_line_cell(only->hash, only->topic->every, only->since_ms) : 0;
+    return only ? simba__sqlite_line_cell(only->hash, only->topic->observed, only->since_ms) : 0;
 }

@@ -40,7 +40,6 @@ struct simba__sqlite_watched {
     uint64_t note_token, note_number; /* of the note that watchers were last told of; UINT64_MAX: of none */
     uint32_t since_ms;                /* since when it waits in its line, see line.h */
     bool is_news;
-    bool waits;     /* somebody here waits for it, as far as we know */
     bool told_free; /* waiters were told by the slot, before the row was read */
     bool yields;    /* it is free, and another client was invited to take it */
 };
@@ -60,8 +59,6 @@ typedef struct simba__sqlite_effect {
     uint64_t hash;
     uint64_t seen;             /* the slot's value during the transaction */
     uint64_t before, after;    /* versions of the row */
-    uint64_t wish;             /* the slot's wish, before a grant to a holder that listens; see notify.h */
-    bool listens;              /* the holder does, as far as the notify file says: known after a grant and a look */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
     simba__sqlite_invited invited; /* who was invited to take the released mutex */
     bool concerns_note;            /* the next two are set */

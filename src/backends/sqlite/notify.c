@@ -26,8 +26,6 @@ enum {
 #define EARS_AT ((off_t)40 * 1024)
 #define BIRTH_AT ((off_t)offsetof(simba__sqlite_notify_cells, birth))
 #define LINES_AT ((off_t)64 * 1024)
-#define HOLDERS_AT (LINES_AT + (off_t)(SIMBA__SQLITE_LINES * sizeof(simba__sqlite_line)))
-#define WISHES_AT (HOLDERS_AT + (off_t)(SIMBA__SQLITE_NOTIFY_SLOTS * sizeof(uint64_t)))
 _Static_assert(sizeof(simba__sqlite_notify_cells) <= EARS_AT, "the slots lie before the ears");
 _Static_assert(EARS_AT + sizeof(simba__sqlite_ears) <= LINES_AT, "the ears lie before the lines");
 
@@ -315,34 +313,6 @@ void simba__sqlite_notify_leave(simba__sqlite_notify *notify)
     simba__sqlite_notify_unlisten(notify);
     simba__sqlite_notify_say_ears(notify, 0);
     simba__sqlite_bell_take_down(&notify->bell, notify->bells);
-}
-
-static uint64_t read_of_slot(const simba__sqlite_notify *notify, off_t array, size_t slot)
-{
-    uint64_t value;
-    read_cells(notify, array + (off_t)(slot * sizeof value), &value, sizeof value);
-    return value;
-}
-
-int simba__sqlite_notify_holder(const simba__sqlite_notify *notify, size_t slot)
-{
-    const uint64_t cell = read_of_slot(notify, HOLDERS_AT, slot);
-    return cell <= SIMBA__SQLITE_BELLS ? (int)cell - 1 : -1;
-}
-
-void simba__sqlite_notify_say_holder(const simba__sqlite_notify *notify, size_t slot, int bell)
-{
-    write_cell(notify, HOLDERS_AT + (off_t)(slot * sizeof(uint64_t)), (uint64_t)(bell + 1));
-}
-
-uint64_t simba__sqlite_notify_wish(const simba__sqlite_notify *notify, size_t slot)
-{
-    return read_of_slot(notify, WISHES_AT, slot);
-}
-
-void simba__sqlite_notify_say_wish(const simba__sqlite_notify *notify, size_t slot, uint64_t random)
-{
-    write_cell(notify, WISHES_AT + (off_t)(slot * sizeof(uint64_t)), random);
 }
 
 void simba__sqlite_notify_revoke(const simba__sqlite_notify *notify, uint64_t random)

@@ -111,15 +111,6 @@ void simba__sqlite_notify_say_place(const simba__sqlite_notify *notify, size_t l
 void simba__sqlite_notify_drop_ears(const simba__sqlite_notify *notify, unsigned bell);
 void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t line, unsigned bell);
 
-/* Holders that listen, by the slot of their mutex: the bell of the client that got such a mutex last; -1: there is
- * none. Wishes are kept by slot, too: a client that waits for such a mutex makes its wish fresh, and then rings that
- * bell. If two such mutexes share a slot, the holder of one may miss a wish, or hear of one that is not about its
- * mutex. */
-int simba__sqlite_notify_holder(const simba__sqlite_notify *notify, size_t slot);
-void simba__sqlite_notify_say_holder(const simba__sqlite_notify *notify, size_t slot, int bell);
-uint64_t simba__sqlite_notify_wish(const simba__sqlite_notify *notify, size_t slot);
-void simba__sqlite_notify_say_wish(const simba__sqlite_notify *notify, size_t slot, uint64_t random);
-
 /* Make the cell `revocations` fresh. */
 void simba__sqlite_notify_revoke(const simba__sqlite_notify *notify, uint64_t random);
 

@@ -46,12 +46,12 @@ static bool ring(simba__sqlite_ringing *ringing, unsigned bell, simba__sqlite_ri
     return true;
 }
 
-static void tell_curious(simba__sqlite_ringing *ringing, uint64_t hash)
+static void tell_observers(simba__sqlite_ringing *ringing, uint64_t hash)
 {
     for (unsigned bell = 0; bell < SIMBA__SQLITE_BELLS; bell++) {
         if (is_ours(ringing, (int)bell))
             continue;
-        if (simba__sqlite_line_hears_all(ringing->line.cells[bell], hash))
+        if (simba__sqlite_line_observes(ringing->line.cells[bell], hash))
             (void)ring(ringing, bell, SIMBA__SQLITE_RING_NEWS, drop_place);
         else if (ringing->ears.of[bell] & SIMBA__SQLITE_HEARS_ALL_MARKS)
             (void)ring(ringing, bell, SIMBA__SQLITE_RING_NEWS, drop_ears);
@@ -85,7 +85,7 @@ simba__sqlite_invited simba__sqlite_ringing_tell(simba__sqlite_ringing *ringing,
 {
     ringing->line_number = simba__sqlite_line_number(hash);
     simba__sqlite_notify_read_line(ringing->notify, ringing->line_number, &ringing->line);
-    tell_curious(ringing, hash);
+    tell_observers(ringing, hash);
     return released ? invite(ringing, hash) : SIMBA__SQLITE_INVITED_ANYBODY;
 }
 

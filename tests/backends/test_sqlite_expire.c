@@ -1,8 +1,8 @@
 /* The SQLite store, driven at its contract: requests whose time is over while they wait for the worker, or while it works. */
 #include "backends/test_sqlite.h"
 
-/* The worker has it, and carries it out. Its answer is dropped; whoever asks again finds the grant. */
-static void cancelled_in_a_batch(void **state)
+/* The worker has not begun with it, and does not carry it out. */
+static void before_the_transaction(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -17,18 +17,53 @@ static void cancelled_in_a_batch(void **state)
     assert_int_equal(r.error.code, SIMBA_ETIMEDOUT);
     assert_non_null(strstr(r.error.text, f->path));
     assert_non_null(strstr(r.error.text, "no answer in time"));
-    memset(&r.request, 0xff, sizeof r.request); /* it is the application's again */
-    memset(&list.request, 0xff, sizeof list.request);
     testhost_run_jobs(&f->a);
     assert_int_equal(f->a.jobs_run, 1);
     assert_int_equal(f->a.listed_count, 0);
+    assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
+    testhost_close(&f->a);
+}
+
+typedef struct writer {
+    sqlite3 *other;
+    testhost_request *request;
+} writer;
+
+/* The time of the request is over as soon as its transaction has the write lock, which keeps others out. */
+static void expire_in_transaction(testhost *h)
+{
+    const writer *w = h->user;
+    if (!w->request->sent)
+        return;
+    if (sqlite3_exec(w->other, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK)
+        raw(w->other, "ROLLBACK");
+    else
+        testhost_expire(h, w->request);
+}
+
+/* It is carried out. Nobody hears of it; whoever asks again finds the grant. */
+static void in_the_transaction(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    writer w = {open_raw(f), &r};
+    testhost_submit(&f->a, &r);
+    testhost_flush(&f->a);
+    f->a.user = &w;
+    f->a.on_now = expire_in_transaction;
+    testhost_run_jobs(&f->a);
+    f->a.on_now = NULL;
+    assert_null(r.sent);
+    assert_false(r.done);
     assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
     assert_mine(acquire(&f->a, "orders", "me", 1));
+    sqlite3_close(w.other);
     testhost_close(&f->a);
 }
 
 /* The worker is busy, and does not get to see it. */
-static void cancelled_before(void **state)
+static void while_another_batch_runs(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -84,9 +119,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(cancelled_in_a_batch),
-        TEST(cancelled_before),
+        TEST(before_the_transaction),
+        TEST(in_the_transaction),
+        TEST(while_another_batch_runs),
         TEST(more_than_a_batch),
     };
-    return cmocka_run_group_tests_name("sqlite_cancel", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sqlite_expire", tests, NULL, NULL);
 }
