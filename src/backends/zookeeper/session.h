@@ -41,7 +41,7 @@ struct zk_session {
     simba_local rest_until; /* all servers were tried in vain: do not try again before this */
     unsigned in_vain;       /* connections lost since a beat was answered */
     char cause[128];        /* of the latest failure */
-    char server[64];        /* the server that we are or were connected to */
+    char server[64];        /* the server of this connection, or of the last one */
     int64_t clock_ms;       /* the server's clock, less ours, as far as is known */
 };
 
