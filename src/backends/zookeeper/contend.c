@@ -70,7 +70,7 @@ static void push(const zk_node *node, simba_push_kind kind)
     host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = kind});
 }
 
-/* The procedure could not find out whose turn it is: have the contender ask. */
+/* The procedure could not find out who leads: have the contender ask. */
 static void give_up_looking(const struct contention *c)
 {
     if (!c->op.request && c->node->in_table)
@@ -79,7 +79,7 @@ static void give_up_looking(const struct contention *c)
 
 /* --- events ------------------------------------------------------------------------------------------------- */
 
-/* Have a waiter look whose turn it is, without being asked. */
+/* Have a waiter look who leads, without being asked. */
 static void begin_to_look(zk_node *node)
 {
     if (node->op)
@@ -193,7 +193,7 @@ static void own_read(zk_op *op, const zk_result *result)
         not_there(op, result->rc, ZK_CALL_OWN);
 }
 
-/* This is the child of somebody who is before us. */
+/* This is the child of somebody who is before this contender. */
 static void other_read(zk_op *op, const char *child, const zk_result *result)
 {
     const struct contention *c = of(op);
@@ -419,7 +419,7 @@ void simba__zk_acquire(zk_nodes *nodes, simba_request *request)
         simba__zk_op_start(&c->op);
 }
 
-/* The session is kept up for all mutexes at once, so a renewal prolongs nothing. It only asks whether our child is
+/* The session is kept up for all mutexes at once, so a renewal prolongs nothing. It only asks whether the child is
  * still there. */
 void simba__zk_renew(zk_nodes *nodes, simba_request *request)
 {

@@ -362,7 +362,7 @@ zk_alert simba__zk_latch_taken(zk_latch *latch)
 {
     if (latch->unwanted || !is_here(latch))
         return ZK_ALERT_NONE;
-    /* The waiter has lost its place, and gets in line again. */
+    /* The waiter has lost its place, and enters the queue again. */
     const bool led = latch->place == ZK_LEADS;
     go_to(latch, led ? ZK_REVOKED : ZK_ABSENT);
     invariant(latch);

@@ -49,7 +49,7 @@ enum {
 
 /* The purpose of a procedure about a latch. Of those up to ZK_WISH_LEAVE only the latest counts. */
 typedef enum zk_wish {
-    ZK_WISH_WAIT,  /* lead, or get in line */
+    ZK_WISH_WAIT,  /* lead, or wait */
     ZK_WISH_TRY,   /* lead at once, or not at all */
     ZK_WISH_LOOK,  /* no request: something has happened to the waiter */
     ZK_WISH_LEAVE, /* remove the child */

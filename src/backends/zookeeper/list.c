@@ -317,7 +317,7 @@ static void notes_listed(zk_op *op, const zk_result *result)
     char mutex[SIMBA_MUTEX_BYTES + 1];
     for (size_t i = 0; i < result->count; i++) {
         if (!simba__zk_mutex_of_note(result->names[i], mutex))
-            continue; /* none of our contenders has made it */
+            continue; /* no contender of this library has made it */
         struct name *name = add_name((struct list *)op, "", mutex);
         if (!name)
             return;

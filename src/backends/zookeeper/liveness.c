@@ -8,8 +8,8 @@
 
 /* Parts of the timeout. */
 enum {
-    QUARTER = 4,       /* how long after its answer the leader knows of a beat; how long we wait for an answer */
-    GREETING_PART = 5, /* for the handshake; and for a connection when we lose nothing by waiting */
+    QUARTER = 4,       /* how long after its answer the leader knows of a beat; how long to wait for an answer */
+    GREETING_PART = 5, /* for the handshake; and for a connection when waiting loses nothing */
     CONNECT_PART = 24, /* for a connection while there is: its first packet may be lost, and the kernel repeats it only
                           after a second */
     CONNECT_TIMES = 4, /* and this many times as long as the last one took */

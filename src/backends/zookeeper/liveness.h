@@ -2,11 +2,11 @@
  * advice out; no clock, no I/O, no library. On ZooKeeper, S1 rests on this file.
  *
  * The server ends a session when it has not heard of it for the session timeout. We count the same span from signs of life
- * that were answered, from the moment at which we sent them. Only what most servers of the ensemble agreed to counts:
+ * that were answered, from the moment at which they were sent. Only what most servers of the ensemble agreed to counts:
  *
  *   - The handshake that makes a session.
  *   - A beat: a write that changes nothing, because it asks for a version that does not exist. Once a beat is answered, the
- *     handshake of its connection counts too, which only the leader had accepted. The server that we are connected to tells
+ *     handshake of its connection counts too, which only the leader had accepted. The server of the connection tells
  *     the leader about twice per tick which sessions it has heard of. If it dies in between, the leader never learns. So a
  *     beat itself counts only when another one, sent a quarter of the timeout after the answer to the first, has been answered
  *     too: a timeout has at least two ticks, so the server's report went to the leader before that later beat. The quarter

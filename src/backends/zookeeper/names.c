@@ -2,7 +2,7 @@
  *
  * Mutex NAME is the node /simba/NAME, exactly as it is for Simba on the JVM: "a/b" is the node "b" below "/simba/a", and
  * "%" has no special meaning. So contenders of both kinds meet at the same node for every name that ZooKeeper can take,
- * and we refuse all others: the JVM cannot use those either.
+ * and all others are refused: the JVM cannot use those either.
  *
  * A contender is a child of it, "_c_{uuid}-latch-{ten digits}", as Curator's LeaderLatch makes them. The uuid comes from the
  * incarnation's nonce and its id: whoever has lost the answer to a create finds the child by it. */
@@ -130,7 +130,7 @@ bool simba__zk_nonce_of(const char *child, unsigned sessions_over, uint64_t *ret
     return true;
 }
 
-/* The second half of our uuids is made from the id. */
+/* The second half of this library's uuids is made from the id. */
 bool simba__zk_is_made_by_us(const char *child, const char *id)
 {
     char prefix[ZK_PREFIX_MAX];

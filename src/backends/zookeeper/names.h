@@ -4,7 +4,7 @@
 
 #include <simba/backend.h>
 
-/* Can ZooKeeper have a node of this name, which is valid by our own rules? SIMBA_EINVAL says why not. */
+/* Can ZooKeeper have a node of this name, which is valid by simba's own rules? SIMBA_EINVAL says why not. */
 int simba__zk_check_mutex(const char *mutex, simba_error *err);
 /* Is this child of a mutex's node a contender? Others are parts of the names of other mutexes. */
 bool simba__zk_is_contender(const char *child);
@@ -23,7 +23,7 @@ void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_
 /* The nonce of an incarnation after so many sessions of its client are over. A child of an earlier session may still
  * be there until the server ends that session: nobody may take it for a child of this session. */
 uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
-/* The nonce, without salt, of the incarnation that may have made this child. False: the name is not one of ours. */
+/* The nonce, without salt, of the incarnation that may have made this child. False: another library has made it. */
 bool simba__zk_nonce_of(const char *child, unsigned sessions_over, uint64_t *ret_nonce);
 /* Did a contender of this library make this child, whose data is `id`? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);

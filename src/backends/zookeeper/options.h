@@ -26,7 +26,7 @@ typedef struct zk_options {
 
 int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err);
 void simba__zk_options_free(zk_options *options);
-/* The rights of the nodes that we make. */
+/* The rights of the nodes that the store makes. */
 const struct ACL_vector *simba__zk_acl(const zk_options *options);
 
 #endif

@@ -131,7 +131,8 @@ static void connected(zk_session *session)
 static void disconnected(zk_session *session)
 {
     if (simba__zk_is_connected(session)) {
-        session->in_vain++;
+        if (session->in_vain++ == 0)
+            session->failures = 0; /* the connection was good, and no server has been tried since */
         session->events->disconnected(session);
         /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats included.
          * They get their answers when the next connection ends. */
@@ -148,7 +149,7 @@ static const char *end_of(int state)
                      : "each connection of this session is broken off; are there too many watches for the server?";
 }
 
-/* The server says that the session is over, or we can no longer use it. */
+/* The server says that the session is over, or it can no longer be used. */
 static void over(zk_session *session, int state)
 {
     simba_host *host = session->host;
@@ -162,7 +163,7 @@ static void over(zk_session *session, int state)
     close_handle(session);
     session->events->over(session);
     host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
-    /* Do not reconnect at once, in case the server refuses us each time. */
+    /* Do not reconnect at once, in case the server refuses each time. */
     host->timer_set(host, &session->timer, after(host->now(host), state == ZOO_AUTH_FAILED_STATE ? 1000 * MS : 0));
 }
 
@@ -392,7 +393,7 @@ static void send_beat(zk_session *session, simba_local now)
         simba__free(beat);
 }
 
-/* The library waits for two thirds of the timeout before it tries another server. That is too long for us. */
+/* The library waits for two thirds of the timeout before it tries another server. That is too long. */
 static void give_up_connection(zk_session *session)
 {
     if (simba__zk_is_connected(session))
@@ -437,8 +438,8 @@ static void ignore_event(zhandle_t *zh, int type, int state, const char *path, v
     (void)zh, (void)type, (void)state, (void)path, (void)context; /* see look_at_state */
 }
 
-/* The library logs to standard error, through buffers that all threads share. We log the events that matter
- * ourselves. */
+/* The library logs to standard error, through buffers that all threads share. The store itself logs the events
+ * that matter. */
 static void silence_library(void)
 {
     zoo_set_debug_level((ZooLogLevel)0);

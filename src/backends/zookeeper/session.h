@@ -36,12 +36,12 @@ struct zk_session {
     unsigned over;          /* how many sessions have ended */
     bool anew;              /* there is a new session, and the owner has not been told */
     size_t addresses;       /* how many addresses there are to try */
-    unsigned failures;      /* how many connections were lost or not made since the last good one */
+    unsigned failures;      /* how many attempts at a connection have failed since the last good one */
     simba_local heard;      /* when the server said something last */
     simba_local rest_until; /* all servers were tried in vain: do not try again before this */
     unsigned in_vain;       /* connections lost since a beat was answered */
     char cause[128];        /* of the latest failure */
-    char server[64];        /* the server that we are or were connected to */
+    char server[64];        /* the server of this connection, or of the last one */
     int64_t clock_ms;       /* the server's clock, less ours, as far as is known */
 };
 

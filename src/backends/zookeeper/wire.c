@@ -1,4 +1,4 @@
-/* We look at messages while they are still in the socket: bytes that the library never reads cannot do harm. See
+/* The store looks at messages while they are still in the socket: bytes that the library never reads cannot do harm. See
  * frames.h. */
 #include "backends/zookeeper/wire.h"
 
@@ -12,13 +12,13 @@
 
 /* --- what all handles of the process share ---------------------------------------------------------- */
 
-/* The library does not guard the data that its handles share, so we do. call_mutex guards the counter from which it
+/* The library does not guard the data that its handles share, so this file does. call_mutex guards the counter from which it
  * draws the numbers of requests. address_mutex guards the one text into which it formats addresses of servers
  * (zoo_get_current_server returns that text, and zookeeper_interest writes it when a server has been silent for too
  * long), and the random numbers by which it chooses among servers.
  *
  * Only session.c takes address_mutex, around single calls of the library. Answers may come inside such a call and lead
- * to further calls: call_mutex is the inner one. Both are inside the client's turn, and no answer leads to the turn of
+ * to further calls: call_mutex is the inner one. Both are inside the client's lock, and no answer leads to the lock of
  * another client. zookeeper_close runs without them: it may wait for seconds, and of the shared data it needs only one
  * number, for its last request. */
 static pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -56,8 +56,8 @@ void simba__zk_addresses_unlock(void)
 /* --- what goes out ---------------------------------------------------------------------------------- */
 
 /* The library sends the length of a request and the request itself as two packets, and then those of the next request.
- * A server that wakes up for each of them is half as fast. So we cork the socket for good, and push out what has
- * gathered: setting TCP_NODELAY again does that in one system call, also under a cork. */
+ * A server that wakes up for each of them is half as fast. So the socket is corked for good, and the calls that have
+ * gathered are pushed out: setting TCP_NODELAY again does that in one system call, also under a cork. */
 static void set_option(const zk_wire *wire, int level, int option, int value)
 {
     setsockopt(wire->socket.fd, level, option, &value, sizeof value);
@@ -104,8 +104,8 @@ void simba__zk_wire_drop(zk_wire *wire)
     wire->socket.fd = -1;
 }
 
-/* The library closes sockets without telling us, and a later socket, or a file of the application's, may get the same
- * number. So we watch the socket and set its options by a descriptor of our own, until the connection is over. */
+/* The library closes sockets without saying so, and a later socket, or a file of the application's, may get the same
+ * number. So the store watches the socket and sets its options by a descriptor of its own, until the connection is over. */
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
 {
     simba_io *socket = &wire->socket;

@@ -1,4 +1,4 @@
-/* The library's socket: watches it by a descriptor of our own, corks it, and judges each message before the library
+/* The library's socket: watches it by a descriptor of the store's own, corks it, and judges each message before the library
  * reads it. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_WIRE_H
 #define SIMBA_BACKENDS_ZOOKEEPER_WIRE_H
@@ -16,7 +16,7 @@ typedef struct zk_wire {
     bool stale;           /* the expected replies belong to a connection that is gone: this one has none */
     int least;            /* how many bytes the socket must have before it is reported */
     bool inside;          /* the library has read a part of a message */
-    bool corked;          /* the kernel gathers what we send */
+    bool corked;          /* the kernel gathers the calls */
     bool gathered;        /* something may have gathered */
 } zk_wire;
 
