@@ -253,7 +253,8 @@ static void check_acquired(sim *s, sim_party *party)
 {
     const unsigned m = party->mutex;
     const uint64_t token = party->candidate.machine.token;
-    if (was_revoked(s, m, token)) {
+    const bool is_over = s->process[party->process].late && party_held_ns(s, party) == 0;
+    if (is_over || was_revoked(s, m, token)) {
         party->held_token = token;
         return; /* the news of it is under way */
     }

@@ -80,7 +80,7 @@ static void submit(void *self, simba_request *request)
     store->count++;
 }
 
-/* Its connection may be silent, and is given up a while later. */
+/* Its connection may be silent, and is given up a while later; soon where there is room for few. */
 static void expire(void *self, simba_request *request)
 {
     net_store *store = self;
@@ -88,8 +88,9 @@ static void expire(void *self, simba_request *request)
     unsigned i = 0;
     while (store->asked[i].request != request)
         i++;
+    const int64_t silent_ns = sim_pick(s, SIM_MS, s->plan->window > 0 ? 20 * SIM_MS : 2 * SIM_S);
     if (store->asked[i].sent && sim_chance(s, 500))
-        sim_plan_event(s, EV_GIVE_UP, store->process, s->now + sim_pick(s, SIM_MS, 2 * SIM_S), process_of(store)->boot,
+        sim_plan_event(s, EV_GIVE_UP, store->process, s->now + silent_ns, process_of(store)->boot,
                        store->asked[i].number);
     else
         store->host->fail(store->host, take_out(store, i), SIMBA_ETIMEDOUT, "no answer");
