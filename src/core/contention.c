@@ -320,10 +320,18 @@ static void tell_released(machine *m, simba_reason reason, const simba_owner *ow
     out->withdraw = m->in_flight && !graceful; /* nobody needs a renewal any more that has not been sent */
 }
 
-static void lose_session(machine *m, simba_local now, actions *out)
+/* Nothing is left of what was handed to the store until now. A request that still waits to be handed over belongs to the next
+ * session. */
+static void forget_session(machine *m, simba_local now)
 {
     m->maybe_granted = false;
     m->queued = false;
+    m->sent_at = now;
+}
+
+static void lose_session(machine *m, simba_local now, actions *out)
+{
+    forget_session(m, now);
     if (m->phase == SIMBA__HOLD)
         tell_released(m, SIMBA_REASON_SESSION_LOST, &nobody, false, out);
     else if (m->phase == SIMBA__GIVE_BACK && !m->in_flight)
@@ -486,6 +494,10 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
     m->last_error = event->reply->status;
     m->last_outcome = (uint8_t)event->reply->outcome;
     if (event->sent_at.ns > 0) {
+        if (m->op == SIMBA_OP_ACQUIRE && event->sent_at.ns >= m->sent_at.ns) {
+            m->maybe_granted = true; /* again, if the session was lost before */
+            m->queued |= !m->try_once;
+        }
         m->sent_at = event->sent_at;
         m->kick &= m->kicked_at.ns >= event->sent_at.ns; /* an answer is younger than a push that came before its request */
     } else if (m->op == SIMBA_OP_ACQUIRE && m->first_trace) { /* the store has never seen it */
@@ -628,8 +640,7 @@ static void on_push_while_seeking(machine *m, const simba__event *event, simba_l
     case SIMBA_PUSH_NOTED:
         break; /* says nothing about the owner */
     case SIMBA_PUSH_SESSION_LOST:
-        m->maybe_granted = false;
-        m->queued = false;
+        forget_session(m, now);
         break;
     }
 }

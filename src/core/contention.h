@@ -81,7 +81,8 @@ typedef struct simba__contention {
     uint64_t seed;
     uint64_t nonce;            /* of this incarnation; new after every start and every loss */
     uint64_t token;            /* of the grant; 0 without one */
-    simba_local sent_at;       /* when the latest request was made; once it is answered: when it was handed over */
+    simba_local sent_at;       /* when the latest request was made, or the session was lost since; once it is answered: when it was
+                                * handed over */
     simba_local kicked_at;     /* of the latest `kick` */
     simba_local lease_from;    /* when the request that last confirmed the lease was handed over */
     simba_local session_until; /* from the latest event */

@@ -119,7 +119,7 @@ void check_revoked(sim *s, unsigned mutex, uint64_t token)
 
 static bool holds(const sim *s, const sim_party *party)
 {
-    return party->is_member && party_held_ns(s, party) > 0 && !was_revoked(s, party->mutex, party->machine.token);
+    return party->is_member && party_held_ns(s, party) > 0 && !was_revoked(s, party->mutex, party->candidate.machine.token);
 }
 
 static void check_alone(sim *s, const sim_party *party)
@@ -131,7 +131,7 @@ static void check_alone(sim *s, const sim_party *party)
         const sim_party *other = &s->party[i];
         if (other == party || other->mutex != party->mutex || !holds(s, other))
             continue;
-        const uint64_t mine = party->machine.token, theirs = other->machine.token;
+        const uint64_t mine = party->candidate.machine.token, theirs = other->candidate.machine.token;
         s->verdict.two = !s->verdict.promise;
         s->verdict.exposed = mine != theirs;
         check_broken(s, "S1", "%s (token %llu) and %s (token %llu) both hold mutex %u", party->name,
@@ -149,7 +149,7 @@ static bool could_be_told(const sim *s, const sim_party *party)
 
 static void check_not_tidying(sim *s, const sim_party *party)
 {
-    const simba__contention *machine = &party->machine;
+    const simba__contention *machine = &party->candidate.machine;
     if (party->app_leads && machine->phase == SIMBA__TIDY && machine->graceful && could_be_told(s, party))
         check_broken(s, "S6", "mutex %u was granted to another while %s was tidying up", party->mutex, party->name);
 }
@@ -171,14 +171,14 @@ void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, boo
         const sim_party *party = &s->party[i];
         const sim_process *process = &s->process[party->process];
         if (i == grantee || !party->is_member || party->mutex != mutex || !process->alive ||
-            was_revoked(s, mutex, party->machine.token))
+            was_revoked(s, mutex, party->candidate.machine.token))
             continue;
         check_not_tidying(s, party);
-        if (party->machine.phase != SIMBA__HOLD)
+        if (party->candidate.machine.phase != SIMBA__HOLD)
             continue;
-        if (could_be_told(s, party) && party->machine.token != token) {
+        if (could_be_told(s, party) && party->candidate.machine.token != token) {
             s->verdict.two = !s->verdict.promise;
-            s->verdict.exposed = token > party->machine.token;
+            s->verdict.exposed = token > party->candidate.machine.token;
             check_broken(s, "S2", "mutex %u was granted to %s before %s was told that it leads no more", mutex,
                          grantee < s->parties ? s->party[grantee].name : "somebody", party->name);
         }
@@ -252,8 +252,9 @@ static bool tidies_up(const simba__contention *machine)
 static void check_acquired(sim *s, sim_party *party)
 {
     const unsigned m = party->mutex;
-    const uint64_t token = party->machine.token;
-    if (was_revoked(s, m, token)) {
+    const uint64_t token = party->candidate.machine.token;
+    const bool is_over = s->process[party->process].late && party_held_ns(s, party) == 0;
+    if (is_over || was_revoked(s, m, token)) {
         party->held_token = token;
         return; /* the news of it is under way */
     }
@@ -262,7 +263,7 @@ static void check_acquired(sim *s, sim_party *party)
                      (unsigned long long)token, (unsigned long long)s->checks.token_held[m]);
     s->checks.token_held[m] = token;
     party->held_token = token;
-    if (party->machine.stop)
+    if (party->candidate.machine.stop)
         check_broken(s, "S5", "%s took mutex %u after stop", party->name, m);
     if (s->checks.drill[m] && s->checks.freed_at[m] && !s->checks.taken_at[m])
         s->checks.taken_at[m] = s->now;
@@ -290,14 +291,14 @@ void check_step(sim *s, sim_party *party, const simba__contention *before, const
 {
     if (actions->acquired)
         check_acquired(s, party);
-    if (party->machine.phase == SIMBA__HOLD && party->machine.token != party->held_token)
+    if (party->candidate.machine.phase == SIMBA__HOLD && party->candidate.machine.token != party->held_token)
         check_broken(s, "S3", "a renewal changed the token of %s from %llu to %llu", party->name,
-                     (unsigned long long)party->held_token, (unsigned long long)party->machine.token);
+                     (unsigned long long)party->held_token, (unsigned long long)party->candidate.machine.token);
     if (actions->released)
         check_reason(s, party, before, actions->reason);
     check_settings(s, party, before, actions);
     const bool by_clock = event->kind != SIMBA__EV_REPLY && event->kind != SIMBA__EV_PUSH;
-    if (tidies_up(before) && party->machine.phase == SIMBA__TIDY && !party->machine.graceful && by_clock &&
+    if (tidies_up(before) && party->candidate.machine.phase == SIMBA__TIDY && !party->candidate.machine.graceful && by_clock &&
         !loss_is_excused(s, party, before))
         check_broken(s, "S6", "the lease of %s ended while it was tidying up", party->name);
     check_alone(s, party);
@@ -309,7 +310,7 @@ void check_submit(sim *s, const sim_party *party, const simba__actions *actions)
         return;
     if (!party->running || party->stop_returned)
         check_broken(s, "S5", "%s asked for something after stop had returned", party->name);
-    if (party->machine.stop && actions->op == SIMBA_OP_ACQUIRE)
+    if (party->candidate.machine.stop && actions->op == SIMBA_OP_ACQUIRE)
         check_broken(s, "S5", "%s asked for mutex %u after stop", party->name, party->mutex);
     if (party->app_leads && actions->op == SIMBA_OP_RELEASE)
         check_broken(s, "S6", "%s gave mutex %u back before on_released had returned", party->name, party->mutex);
@@ -341,7 +342,7 @@ void check_callback(sim *s, sim_party *party, const simba__tell *tell)
 
 static bool contends(const sim *s, const sim_party *party)
 {
-    return party->is_member && party->running && !party->machine.stop && s->process[party->process].alive;
+    return party->is_member && party->running && !party->candidate.machine.stop && s->process[party->process].alive;
 }
 
 static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
@@ -377,7 +378,7 @@ static bool revoked_in_vain(const sim *s, const sim_party *party)
 {
     simba_owner owner;
     return party_held_ns(s, party) > 0 && store_has_owner(s, party->mutex, &owner) &&
-           owner.token == party->machine.token;
+           owner.token == party->candidate.machine.token;
 }
 
 /* L1, and the beginning of the drill for L2. */

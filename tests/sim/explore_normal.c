@@ -123,7 +123,7 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
     m->seed = 0;
     m->session_until =
         (simba_local){WORLD_EPOCH_NS}; /* each step begins by setting it; not 0, which would mean no lease */
-    m->owner = (simba__known){.id = m->owner.id, .token = m->owner.token};
+    forget_owner_times(&m->owner);
     set_back(&m->wake.ns, shift, WORLD_EPOCH_NS);
     set_back(&m->lease_from.ns, shift, oldest(w));
     set_back(&m->sent_at.ns, shift, oldest(w));

@@ -2,7 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "core/chronicle.h"
+#include "core/trace.h"
 #include "sim/explore_world.h"
 
 /* All contenders have the same: nothing may rest on names. */
@@ -68,7 +68,7 @@ static void send_request(member *m, const simba__actions *actions)
                                      .nonce = actions->nonce,
                                      .token = actions->token};
     m->is_outstanding = true;
-    m->deadline = actions->deadline;
+    m->deadline = simba__local_add(m->now, actions->timeout_ns);
 }
 
 /* --- what the machines want -------------------------------------------------------------------------- */
@@ -106,12 +106,12 @@ void world_step(world *w, member *m, simba__event *event)
     struct moment moment = {w, m};
     event->now = m->now;
     event->session_until = m->session_until;
-    event->owner_id = ID; /* all are called so */
     /* Chance is the same for all incarnations; their nonces get other names as soon as the step is over. */
     m->machine.seed = index_of(w, m) + 1;
+    const simba__step step = simba__step_of(&m->machine, event, &actions);
     simba__contention_step(&m->machine, event, &actions);
     if (w->log)
-        simba__chronicle_step(&m->machine, event, &actions, w->log_ns - m->now.ns, say_words, &moment);
+        simba__trace_step(&step, w->log_ns - m->now.ns, say_words, &moment);
     m->timer = actions.timer;
     if (actions.acquired)
         check_world_acquired(w, m);
@@ -182,7 +182,10 @@ static void take_reply(world *w, member *m, const message *reply)
         answer->owner.ttl_at_ms = answer->owner.transition_at_ms =
             reply->left_ms == INT64_MAX ? INT64_MAX : 1 + reply->left_ms;
     }
-    simba__event event = {.kind = SIMBA__EV_REPLY, .generation = reply->generation, .reply = answer};
+    simba__event event = {.kind = SIMBA__EV_REPLY,
+                          .generation = reply->generation,
+                          .reply = answer,
+                          .sent_at = m->machine.sent_at};
     if (!m->is_outstanding || reply->generation != m->machine.generation)
         return;
     m->is_outstanding = false;
@@ -239,7 +242,7 @@ void world_lose_session(world *w, member *m)
 
 static void start(world *w, member *m)
 {
-    simba__event event = {.kind = SIMBA__EV_START, .seed = index_of(w, m) + 1, .give_up = SIMBA__NEVER};
+    simba__event event = {.kind = SIMBA__EV_START, .seed = index_of(w, m) + 1};
     if (!m->is_alive) {
         const simba_local now = m->now;
         message late[WORLD_MESSAGES];

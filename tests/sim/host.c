@@ -1,16 +1,15 @@
-/* The runtime for a store whose own code runs in the simulation: the host of simba/backend.h, one per process. Time
- * is that of the process, random numbers are the run's, jobs run a moment later, and a turn is an event of the
- * process and what follows from it. It handles a request, a topic or a push in the same order as src/runtime. */
+/* The client of a process: what src/client is without threads. Requests go through its window, pushes through its watches, and
+ * timers are in its heap; the rest is here, and in the same order as there. Time is that of the process, random numbers are the
+ * run's, and jobs run a moment later. The store is one whose own code runs in here, or a model (net_store.c). */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/reply.h"
-#include "runtime/requests.h"
 #include "sim/world.h"
 #include "util/random.h"
 
-enum { TIMERS = 64, JOBS = 64, ROUNDS = 10000 };
+enum { JOBS = 64, ROUNDS = 10000 };
 
 struct sim_client {
     simba_host host; /* first, so that one is the other */
@@ -19,17 +18,23 @@ struct sim_client {
     void *store;
     simba_url *url;
     bool wake_wanted, muted;
-    simba__requests requests;
-    unsigned timers;
-    simba_timer *timer[TIMERS]; /* the timers that are set */
-    simba_local timer_planned;  /* when the host comes back to them; INT64_MAX: not */
+    simba__window window;
+    simba__watches watches;
+    simba__timers timers;
+    simba_local timer_planned; /* when the client comes back to them; INT64_MAX: not */
     uint32_t timer_version;
     simba_job *job[JOBS];
+    bool job_must[JOBS]; /* it has been tried before */
 };
 
 static sim_client *of(simba_host *host)
 {
     return (sim_client *)(void *)host;
+}
+
+static sim_client *client_of(const sim_party *party)
+{
+    return party->s->client[party->process];
 }
 
 static _Thread_local sim_client *running;
@@ -56,9 +61,25 @@ bool client_is_muted(const sim *s, unsigned process)
     return s->client[process]->muted;
 }
 
+sim *client_sim(simba_host *host, unsigned *ret_process)
+{
+    *ret_process = of(host)->process;
+    return of(host)->s;
+}
+
+void *client_store(const sim *s, unsigned process)
+{
+    return s->client[process]->store;
+}
+
 static sim_process *process_of(const sim_client *client)
 {
     return &client->s->process[client->process];
+}
+
+static simba_local turn(const sim_client *client)
+{
+    return process_turn(client->s, process_of(client));
 }
 
 /* --- time and chance --------------------------------------------------------------------------------- */
@@ -85,31 +106,71 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     (void)format;
 }
 
+/* --- timers ------------------------------------------------------------------------------------------ */
+
+static void plan_timer(sim_client *client)
+{
+    const simba_local at = simba__timers_earliest(&client->timers);
+    if (at.ns >= client->timer_planned.ns)
+        return; /* a timer that was put off is looked at when the client comes back */
+    client->timer_planned = at;
+    process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), at, ++client->timer_version);
+}
+
+/* The event has happened, or was planned by a clock that runs differently now. */
+static void plan_timer_anew(sim_client *client)
+{
+    client->timer_planned.ns = INT64_MAX;
+    client->timer_version++;
+    plan_timer(client);
+}
+
+static int host_timer_add(simba_host *host, simba_timer *timer)
+{
+    timer->index = 0;
+    return simba__timers_reserve(&of(host)->timers, 1);
+}
+
+static void host_timer_set(simba_host *host, simba_timer *timer, simba_local when)
+{
+    simba__timers_set(&of(host)->timers, timer, when);
+    plan_timer(of(host));
+}
+
+static void host_timer_clear(simba_host *host, simba_timer *timer)
+{
+    simba__timers_clear(&of(host)->timers, timer);
+}
+
+static void fire(sim_client *client)
+{
+    const simba_local now = turn(client);
+    for (simba_timer *timer = simba__timers_pop(&client->timers, now); timer;
+         timer = simba__timers_pop(&client->timers, now))
+        timer->fire(timer, now);
+    plan_timer_anew(client);
+}
+
 /* --- requests ---------------------------------------------------------------------------------------- */
 
-static sim_party *party_of(simba_request *request)
+static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
-    const size_t offset =
-        notes_is_about(request->op) ? offsetof(sim_party, noting.request) : offsetof(sim_party, request);
-    return (sim_party *)(void *)((char *)request - offset);
+    const simba_error error = {.code = code};
+    (void)format;
+    request->reply = (simba_reply){.status = code};
+    simba__window_complete(&of(host)->window, request, &error, turn(of(host)));
 }
 
 static void host_complete(simba_host *host, simba_request *request)
 {
     sim_client *client = of(host);
-    const sim_party *party = party_of(request);
-    if (simba__requests_has(request))
-        simba__requests_complete(&client->requests, request);
+    const int fault = simba__reply_check(request, client->s->timing.session, NULL);
+    if (fault < 0 && client->s->model)
+        check_broken(client->s, "S4", "the answer to a request of mutex %s makes no sense", request->mutex);
+    if (fault < 0)
+        host_fail(host, request, fault, "it makes no sense");
     else
-        check_broken(client->s, "S4", "a request of %s was answered twice", party->name);
-}
-
-static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
-{
-    (void)format;
-    memset(&request->reply, 0, sizeof request->reply);
-    request->reply.status = code;
-    host_complete(host, request);
+        simba__window_complete(&client->window, request, NULL, turn(client));
 }
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
@@ -130,59 +191,46 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
 
 static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
 {
-    if (!notes_read(note->bytes, note->size, &party_of(request)->noting.read))
+    sim_party *party = ((simba__request *)(void *)request)->of;
+    if (!party)
+        return SIMBA_ETIMEDOUT;
+    if (!notes_read(note->bytes, note->size, &party->noting.read))
         check_broken(of(host)->s, "S8", "a note of %zu bytes was read that nobody has written", note->size);
     return 0;
 }
 
-void client_submit(sim *s, const sim_party *party, simba_request *request)
-{
-    sim_client *client = s->client[party->process];
-    request->backend_data = NULL;
-    memset(&request->reply, 0, sizeof request->reply);
-    simba__requests_submit(&client->requests, request);
-}
-
 /* --- pushes ------------------------------------------------------------------------------------------ */
-
-static unsigned mutex_of(const sim_client *client, const simba_topic *topic)
-{
-    const sim_topic *topics = process_of(client)->topic;
-    for (unsigned m = 0; m < client->s->plan->mutexes; m++)
-        if (&topics[m].shown == topic)
-            return m;
-    abort();
-}
 
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     sim_client *client = of(host);
+    sim *s = client->s;
     if (client->muted)
         return;
-    process_of(client)->in_store = true;
-    if (!topic && push->kind == SIMBA_PUSH_SESSION_LOST)
+    if (topic) {
+        simba__watches_push((simba__watch *)(void *)topic, simba__push_check(push), turn(client));
+        return;
+    }
+    if (push->kind == SIMBA_PUSH_SESSION_LOST)
         process_of(client)->session_until.ns = 0;
-    if (topic)
-        process_push(client->s, client->process, mutex_of(client, topic), push);
-    else
-        process_push_all(client->s, client->process, push->kind);
-    process_of(client)->in_store = false;
+    for (unsigned i = 0; i < s->parties; i++) {
+        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
+        if (s->party[i].running && s->party[i].process == client->process)
+            party_step(s, &s->party[i], &event);
+    }
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
     sim_client *client = of(host);
-    sim *s = client->s;
-    for (unsigned i = 0; i < s->parties && !client->muted; i++) {
-        sim_party *party = &s->party[i];
-        if (!party->running || !party->is_member || party->process != client->process ||
-            party->machine.nonce != nonce || strcmp(sim_mutex_name(party->mutex), mutex) != 0)
-            continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
-        process_of(client)->in_store = true;
-        party_step(s, party, &event);
-        process_of(client)->in_store = false;
-        return;
+    simba__event event = {.kind = SIMBA__EV_PUSH, .push = simba__push_check(push)};
+    const simba__watch *watch = simba__watches_find(&client->watches, mutex);
+    for (simba__list_item *item = watch && !client->muted ? watch->handles.first : NULL; item; item = item->next) {
+        simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
+        if (handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.nonce == nonce) {
+            handle->type->step(handle, &event);
+            return;
+        }
     }
 }
 
@@ -192,78 +240,108 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
     process_of(client)->session_until = simba__local_add(from, simba__session_ns(&client->s->timing, ms));
 }
 
-/* --- timers ------------------------------------------------------------------------------------------ */
+/* --- what parties want ------------------------------------------------------------------------------- */
 
-static simba_timer *earliest(const sim_client *client)
+static sim_party *party_of(simba__handle *handle)
 {
-    simba_timer *first = NULL;
-    for (unsigned i = 0; i < client->timers; i++)
-        if (!first || client->timer[i]->at.ns < first->at.ns)
-            first = client->timer[i];
-    return first;
+    return (sim_party *)(void *)handle;
 }
 
-static void plan_timer(sim_client *client)
+static void step(simba__handle *handle, simba__event *event)
 {
-    const simba_timer *first = earliest(client);
-    if (!first || first->at.ns >= client->timer_planned.ns)
-        return; /* a timer that was put off is looked at when the host comes back */
-    client->timer_planned = first->at;
-    process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, ++client->timer_version);
+    party_step(party_of(handle)->s, party_of(handle), event);
 }
 
-/* The event has happened, or was planned by a clock that runs differently now. */
-static void plan_timer_anew(sim_client *client)
+static const simba__handle_type member_type = {.step = step, .contends = true};
+static const simba__handle_type observer_type = {.step = step};
+
+static void on_timer(simba_timer *timer, simba_local now)
 {
-    client->timer_planned.ns = INT64_MAX;
-    client->timer_version++;
-    plan_timer(client);
+    sim_party *party = party_of(SIMBA__OF_ITEM(timer, simba__handle, timer));
+    simba__event event = {.kind = SIMBA__EV_TIMER, .now = now};
+    if (party->running)
+        party_step(party->s, party, &event);
 }
 
-static int host_timer_add(simba_host *host, simba_timer *timer)
+/* The contenders of every other process report every change. */
+void client_adopt(sim_party *party)
 {
-    (void)host;
-    timer->index = 0;
-    return 0;
+    simba__handle *handle = &party->candidate.handle;
+    *handle = (simba__handle){
+        .type = party->is_member ? &member_type : &observer_type,
+        .watch = simba__watches_get(&client_of(party)->watches, sim_mutex_name(party->mutex)),
+        .timer.fire = on_timer,
+        .observes = !party->is_member || (!party->locker && party->process % 2 == 0),
+    };
+    if (simba__timers_reserve(&client_of(party)->timers, 1) < 0)
+        abort();
 }
 
-static void take_out(sim_client *client, simba_timer *timer)
+static void answered(simba__request *request, const simba_error *error)
 {
-    simba_timer *last = client->timer[--client->timers];
-    client->timer[timer->index - 1] = last;
-    last->index = timer->index;
-    timer->index = 0;
-}
-
-static void host_timer_set(simba_host *host, simba_timer *timer, simba_local when)
-{
-    sim_client *client = of(host);
-    if (timer->index == 0) {
-        if (client->timers == TIMERS)
-            abort();
-        client->timer[client->timers++] = timer;
-        timer->index = client->timers;
-    }
-    timer->at = when;
-    plan_timer(client);
-}
-
-static void host_timer_clear(simba_host *host, simba_timer *timer)
-{
-    if (timer->index == 0)
+    sim_party *party = request->of;
+    simba__event event = {
+        .kind = SIMBA__EV_REPLY,
+        .generation = party->candidate.handle.generation,
+        .reply = &request->shown.reply,
+        .sent_at = request->sent_at,
+        .error = error,
+    };
+    if (client_of(party)->muted)
         return;
-    take_out(of(host), timer);
-    plan_timer(of(host));
+    party->candidate.handle.request = NULL;
+    party_step(party->s, party, &event);
 }
 
-static void fire(sim_client *client)
+void client_add(sim_party *party, simba__request *request, client_done *done)
 {
-    const simba_local now = host_now(&client->host);
-    for (simba_timer *timer = earliest(client); timer && timer->at.ns <= now.ns; timer = earliest(client)) {
-        take_out(client, timer);
-        timer->fire(timer, now);
-    }
-    plan_timer_anew(client);
+    if (!request)
+        abort();
+    request->of = party;
+    request->done = done;
+    simba__window_add(&client_of(party)->window, request, turn(client_of(party)));
+}
+
+void client_ask(sim_party *party, const simba__actions *actions)
+{
+    simba_request wanted = {.mutex = sim_mutex_name(party->mutex), .id = party->id};
+    simba__actions_request(actions, party->is_member ? &party->s->timing : NULL, &wanted);
+    simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
+    party->candidate.handle.generation = actions->generation;
+    party->candidate.handle.request = request;
+    client_add(party, request, answered);
+}
+
+void client_set_timer(sim_party *party, simba_local at)
+{
+    simba__timers_set(&client_of(party)->timers, &party->candidate.handle.timer, at);
+    plan_timer(client_of(party));
+}
+
+void client_want(sim_party *party, bool wants)
+{
+    simba__handle *handle = &party->candidate.handle;
+    if (handle->wants == wants)
+        return;
+    handle->wants = wants;
+    simba__watches_want(&client_of(party)->watches, handle->watch, wants ? 1 : -1, handle->observes);
+}
+
+void client_begin(sim_party *party)
+{
+    simba__list_append(&party->candidate.handle.watch->handles, &party->candidate.handle.of_watch);
+}
+
+void client_end(sim_party *party)
+{
+    simba__list_remove(&party->candidate.handle.of_watch);
+    client_want(party, false);
+}
+
+void client_withdraw(sim_party *party)
+{
+    if (party->candidate.handle.request)
+        simba__window_withdraw(&client_of(party)->window, party->candidate.handle.request);
 }
 
 /* --- the rest ---------------------------------------------------------------------------------------- */
@@ -273,22 +351,28 @@ static void host_wake(simba_host *host)
     of(host)->wake_wanted = true;
 }
 
+static void plan_job(sim_client *client, unsigned i)
+{
+    /* All worker threads may be busy with jobs that block. */
+    sim *s = client->s;
+    const bool busy = !s->healed && sim_chance(s, 50);
+    const int64_t after_ns = sim_pick(s, 1000, busy ? 3 * SIM_S : 5 * SIM_MS);
+    if (busy)
+        check_trouble(s, client->process, s->now, s->now + after_ns);
+    sim_plan_event(s, EV_JOB, client->process, s->now + after_ns, process_of(client)->boot, i);
+}
+
 static void host_work(simba_host *host, simba_job *job)
 {
     sim_client *client = of(host);
-    sim *s = client->s;
     unsigned i = 0;
     while (i < JOBS && client->job[i])
         i++;
     if (i == JOBS)
         abort();
     client->job[i] = job;
-    /* All worker threads may be busy with jobs that block. */
-    const bool busy = !s->healed && sim_chance(s, 50);
-    const int64_t after_ns = sim_pick(s, 1000, busy ? 3 * SIM_S : 5 * SIM_MS);
-    if (busy)
-        check_trouble(s, client->process, s->now, s->now + after_ns);
-    sim_plan_event(s, EV_JOB, client->process, s->now + after_ns, process_of(client)->boot, i);
+    client->job_must[i] = false;
+    plan_job(client, i);
 }
 
 static int host_io_add(simba_host *host, simba_io *io)
@@ -314,12 +398,23 @@ static void host_closed(simba_host *host)
     (void)host;
 }
 
-static void do_job(sim_client *client, unsigned i)
+static void finish_job(sim_client *client, unsigned i)
 {
     simba_job *job = client->job[i];
     client->job[i] = NULL;
-    job->run(job);
     job->done(job);
+}
+
+/* A thread of the application may be the first to try it; it does not wait for long. */
+static void do_job(sim_client *client, unsigned i)
+{
+    const bool must = client->job_must[i] || sim_chance(client->s, 700);
+    const simba_local until = must ? SIMBA__NEVER : host_now(&client->host);
+    client->job_must[i] = true;
+    if (client->job[i]->run(client->job[i], until))
+        finish_job(client, i);
+    else
+        plan_job(client, i);
 }
 
 void client_event(sim *s, unsigned process, const sim_event *event)
@@ -343,106 +438,49 @@ void client_plan_anew(sim *s, unsigned process)
         plan_timer_anew(s->client[process]);
 }
 
-/* --- turns ------------------------------------------------------------------------------------------- */
-
-/* A process that was stalled in the middle of a turn ends it when it goes on. */
-static bool may_go_on(const sim_client *client)
-{
-    const sim_process *process = process_of(client);
-    return !process_is_paused(client->s, process) && !process->in_turn && !client->s->verdict.promise;
-}
-
-static bool look_at_answers(sim_client *client)
-{
-    bool any = false;
-    while (client->requests.completed_first && may_go_on(client)) {
-        simba_request *request = simba__requests_take(&client->requests);
-        sim_party *party = party_of(request);
-        any = true;
-        if (notes_is_about(request->op)) {
-            notes_answered(client->s, party, request, party->noting.generation, party->noting.read);
-            continue;
-        }
-        const int fault = simba__reply_check(request, client->s->timing.session, NULL);
-        const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
-        simba__event event = {
-            .kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply, .asked_at = request->asked_at};
-        if (fault < 0)
-            check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
-        party->outstanding = false;
-        party_step(client->s, party, &event);
-    }
-    return any;
-}
-
-static bool settle_topics(sim_client *client)
-{
-    const simba_backend *backend = client->s->model->backend;
-    bool any = false;
-    for (unsigned m = 0; m < client->s->plan->mutexes; m++) {
-        sim_topic *topic = &process_of(client)->topic[m];
-        if (topic->interest > 0 && !topic->watched) {
-            topic->shown.mutex = sim_mutex_name(m);
-            topic->watched = backend->watch(client->store, &topic->shown) == 0;
-            any = true;
-        } else if (topic->interest == 0 && topic->watched && !(backend->caps & SIMBA_CAP_WATCH_FREE)) {
-            topic->watched = false;
-            backend->unwatch(client->store, &topic->shown);
-            any = true;
-        }
-    }
-    return any;
-}
-
-static bool send_all(sim_client *client)
-{
-    const simba_backend *backend = client->s->model->backend;
-    if (!client->requests.outbox_first)
-        return false;
-    simba__requests_hand_over(&client->requests, client->host.now(&client->host));
-    backend->flush(client->store);
-    simba__requests_arm(&client->requests);
-    return true;
-}
+/* --- before the lock is released ----------------------------------------------------------------------- */
 
 static bool deal_with_store(sim_client *client)
 {
-    if (settle_topics(client) || send_all(client))
-        return true;
-    if (!client->wake_wanted)
+    if (client->watches.changed) {
+        simba__watches_settle(&client->watches, &client->s->backend, client->store);
+    } else if (simba__window_has_work(&client->window)) {
+        simba__window_hand_over(&client->window, turn(client));
+        client->s->backend.flush(client->store);
+    } else if (client->wake_wanted) {
+        client->wake_wanted = false;
+        client->s->backend.woken(client->store);
+    } else {
         return false;
-    client->wake_wanted = false;
-    client->s->model->backend->woken(client->store);
+    }
     return true;
 }
 
-static bool has_work(const sim_client *client)
+/* While the requests of holders have no room, its leases are in danger. */
+static void check_room(sim_client *client)
 {
-    bool topics = false;
-    for (unsigned m = 0; m < client->s->plan->mutexes; m++)
-        topics |= (process_of(client)->topic[m].interest > 0) != process_of(client)->topic[m].watched;
-    return topics || client->requests.completed_first || client->requests.outbox_first || client->wake_wanted;
+    if (client->s->plan->window > 0 && client->window.queued[0].count > 0)
+        check_trouble(client->s, client->process, client->s->now, client->s->now);
 }
 
 static void settle(sim_client *client)
 {
-    client_enter(client->s, client->process);
     unsigned rounds = 0;
-    for (bool more = true; more && may_go_on(client);) {
+    client_enter(client->s, client->process);
+    while (!client->s->verdict.promise && deal_with_store(client))
         if (++rounds > ROUNDS)
             check_broken(client->s, "L1", "a turn of process %u does not end", client->process);
-        more = look_at_answers(client);
-        if (may_go_on(client))
-            more |= deal_with_store(client);
-    }
     client_leave();
+    check_room(client);
 }
 
 void clients_settle(sim *s)
 {
-    for (unsigned p = 0; p < s->plan->processes; p++)
-        if (s->client[p] && has_work(s->client[p]))
+    for (unsigned p = 0; p < s->plan->processes; p++) {
+        if (s->client[p] && !process_is_paused(s, &s->process[p]))
             settle(s->client[p]);
+        s->process[p].late = false;
+    }
 }
 
 /* --- life -------------------------------------------------------------------------------------------- */
@@ -471,27 +509,39 @@ static const simba_host functions = {
     .closed = host_closed,
 };
 
+static void parse_url(sim *s, sim_client *client)
+{
+    char url[256];
+    simba_error error = {0};
+    s->model->url(s, url, sizeof url);
+    if (simba_url_parse(url, &error, &client->url) < 0) {
+        fprintf(stderr, "simba-sim: %s: %s\n", url, error.text);
+        abort();
+    }
+}
+
 void client_open(sim *s, unsigned process)
 {
-    const simba_backend *backend = s->model->backend;
-    char url[256];
+    const simba_backend *backend = &s->backend;
     simba_error error = {0};
     sim_client *client = calloc(1, sizeof *client);
     if (!client || !(client->store = calloc(1, backend->instance_size)))
         abort();
     client->host = functions;
+    client->host.workers = backend->workers;
     client->s = s;
     client->process = process;
-    simba__requests_init(&client->requests, &client->host, backend, client->store);
+    client->watches.keeps = backend->caps & SIMBA_CAP_WATCH_FREE;
     client->timer_planned.ns = INT64_MAX;
     s->client[process] = client;
-    s->model->url(s, url, sizeof url);
+    if (s->model)
+        parse_url(s, client);
     client_enter(s, process);
     if (backend->caps & SIMBA_CAP_SESSION)
         s->process[process].session_until.ns = 0;
-    if (simba_url_parse(url, &error, &client->url) < 0 ||
+    if (simba__window_init(&client->window, &client->host, backend, client->store, s->timing.op_timeout_ns) < 0 ||
         backend->init(client->store, &client->host, client->url, &error) < 0) {
-        fprintf(stderr, "simba-sim: %s: %s\n", url, error.text);
+        fprintf(stderr, "simba-sim: %s\n", error.text);
         abort();
     }
     client_leave();
@@ -504,15 +554,22 @@ void client_kill(sim *s, unsigned process, bool noticed)
     if (!client)
         return;
     client->muted = true;
-    wires_abandon(s, process, noticed);
+    if (s->model)
+        wires_abandon(s, process, noticed);
     client_enter(s, process);
-    s->model->backend->close(client->store);
+    simba__watches_end(&client->watches);
+    simba__watches_settle(&client->watches, &s->backend, client->store);
+    s->backend.close(client->store);
     for (unsigned i = 0; i < JOBS; i++)
-        if (client->job[i])
-            do_job(client, i);
-    s->model->backend->fini(client->store);
+        if (client->job[i] && client->job[i]->run(client->job[i], SIMBA__NEVER))
+            finish_job(client, i);
+    simba__window_close(&client->window);
+    s->backend.fini(client->store);
     client_leave();
-    sockets_check_closed(s, process);
+    if (s->model)
+        sockets_check_closed(s, process);
+    simba__watches_fini(&client->watches);
+    simba__timers_fini(&client->timers);
     simba_url_free(client->url);
     free(client->store);
     free(client);

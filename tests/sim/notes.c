@@ -1,11 +1,10 @@
-/* Notes: now and then a holder writes the note of its mutex, as src/runtime/notes.c does, and everybody reads it. A
+/* Notes: now and then a holder writes the note of its mutex, as src/client/notes.c does, and everybody reads it. A
  * note says who wrote it: the token, and the number of the write. This checks S8 by what readers see: once somebody
  * has seen a note, or a writer has been told that it is written, nobody sees an older one; and once a token was
  * granted, nobody writes a note under an older one. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/reply.h"
 #include "sim/world.h"
 
 static sim_process *process_of(sim *s, const sim_party *party)
@@ -32,54 +31,9 @@ static void plan_next(sim *s, const sim_party *party)
 
 void notes_start(sim *s, sim_party *party)
 {
-    party->noting = (sim_noting){.generation = party->noting.generation + 1, .number = party->noting.number};
-    if (s->plan->notes && (s->caps & SIMBA_CAP_NOTE))
+    party->noting = (sim_noting){.number = party->noting.number};
+    if (s->plan->notes && (s->backend.caps & SIMBA_CAP_NOTE))
         plan_next(s, party);
-}
-
-static void send(sim *s, sim_party *party)
-{
-    sim_noting *noting = &party->noting;
-    uint32_t index;
-    if (s->model) {
-        client_submit(s, party, &noting->request);
-        return;
-    }
-    sim_message *message = net_message(s, MSG_REQUEST, party->process, &index);
-    message->party = (uint8_t)(party - s->party);
-    message->mutex = party->mutex;
-    message->generation = noting->generation;
-    message->session = process_of(s, party)->session;
-    message->request = noting->request;
-    net_to_store(s, index, false);
-}
-
-static void begin(sim *s, sim_party *party, bool writes)
-{
-    sim_noting *noting = &party->noting;
-    const simba_local now = process_now(s, process_of(s, party));
-    noting->outstanding = true;
-    noting->generation++;
-    noting->read = (sim_note){0, 0};
-    noting->known = s->checks.noted[party->mutex];
-    noting->granted = s->checks.token_granted[party->mutex];
-    noting->request = (simba_request){.op = writes ? SIMBA_OP_WRITE_NOTE : SIMBA_OP_READ_NOTE,
-                                      .mutex = sim_mutex_name(party->mutex),
-                                      .id = party->id,
-                                      .deadline = simba__local_add(now, s->timing.op_timeout_ns)};
-    if (writes) {
-        char text[SIM_NOTE_SIZE + 1];
-        noting->wrote = (sim_note){party->machine.token, ++noting->number};
-        snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, noting->wrote.token, noting->wrote.number);
-        memcpy(noting->text, text, sizeof noting->text);
-        noting->request.nonce = party->machine.nonce;
-        noting->request.listens = party->machine.listens;
-        noting->request.token = party->machine.token;
-        noting->request.note = noting->text;
-        noting->request.note_size = sizeof noting->text;
-        noting->request.note_number = noting->number;
-    }
-    send(s, party);
 }
 
 bool notes_read(const void *bytes, size_t size, sim_note *ret_note)
@@ -91,23 +45,9 @@ bool notes_read(const void *bytes, size_t size, sim_note *ret_note)
     return sscanf(text, "%16" SCNx64 "%16" SCNx64, &ret_note->token, &ret_note->number) == 2; // NOLINT(cert-err34-c)
 }
 
-void notes_event(sim *s, sim_party *party, const sim_event *event)
+void notes_print(sim_note note, char text[SIM_NOTE_SIZE + 1])
 {
-    sim_noting *noting = &party->noting;
-    const sim_process *process = process_of(s, party);
-    if (!process->alive || event->version != process->boot || s->winding_up)
-        return;
-    /* The models' net may have lost it; a store of its own code has its deadlines kept. */
-    if (!s->model && noting->outstanding && simba__local_reached(process_now(s, process), noting->request.deadline)) {
-        noting->outstanding = false;
-        noting->unsure |= noting->request.op == SIMBA_OP_WRITE_NOTE;
-    }
-    const bool connected = s->model || s->plan->store != SIM_STORE_SESSION || process->session;
-    const bool leads = party->is_member && simba__contention_valid_until(&party->machine).ns != 0 &&
-                       (party->sharing.sharers == 0 || party->sharing.linger.user);
-    if (!noting->outstanding && connected && party->exists)
-        begin(s, party, leads && sim_chance(s, 700));
-    plan_next(s, party);
+    snprintf(text, SIM_NOTE_SIZE + 1, "%016" PRIx64 "%016" PRIx64, note.token, note.number);
 }
 
 /* From the grant of a token on, nobody writes under an older one: what a reader saw after it is the last such note. */
@@ -125,21 +65,20 @@ static void check_closed(sim *s, const sim_party *party, sim_note note)
     checks->closed_note[m] = note;
 }
 
-void notes_answered(sim *s, sim_party *party, const simba_request *request, uint32_t generation, sim_note note)
+static void answered(simba__request *request, const simba_error *error)
 {
+    sim_party *party = request->of;
+    sim *s = party->s;
     sim_noting *noting = &party->noting;
-    if (generation != noting->generation || !noting->outstanding)
-        return; /* given up */
-    noting->outstanding = false;
-    if (request->op == SIMBA_OP_WRITE_NOTE)
-        noting->unsure = request->reply.status < 0;
-    if (request->reply.status < 0)
+    const sim_note note = noting->read;
+    if (client_is_muted(s, party->process))
         return;
-    if (simba__reply_check(request, s->timing.session, NULL) < 0)
-        check_broken(s, "S4", "the answer to a note of %s makes no sense", party->name);
-    if (request->op == SIMBA_OP_WRITE_NOTE && request->reply.outcome == SIMBA_MINE)
+    noting->outstanding = false;
+    if (error)
+        return;
+    if (request->shown.op == SIMBA_OP_WRITE_NOTE && request->shown.reply.outcome == SIMBA_MINE)
         seen(s, party->mutex, noting->wrote);
-    if (request->op != SIMBA_OP_READ_NOTE)
+    if (request->shown.op != SIMBA_OP_READ_NOTE)
         return;
     /* Redis: what a server that has been replaced still takes for written no replica confirms, but it can be read there. */
     if (s->checks.lost_writes || s->checks.stale_reads)
@@ -150,4 +89,38 @@ void notes_answered(sim *s, sim_party *party, const simba_request *request, uint
                      (unsigned long long)note.token, (unsigned long long)note.number, party->mutex,
                      (unsigned long long)noting->known.token, (unsigned long long)noting->known.number);
     seen(s, party->mutex, note);
+}
+
+static void begin(sim *s, sim_party *party, bool writes)
+{
+    sim_noting *noting = &party->noting;
+    simba_request wanted = {.op = writes ? SIMBA_OP_WRITE_NOTE : SIMBA_OP_READ_NOTE,
+                            .mutex = sim_mutex_name(party->mutex),
+                            .id = party->id};
+    char text[SIM_NOTE_SIZE + 1];
+    noting->outstanding = true;
+    noting->read = (sim_note){0, 0};
+    noting->known = s->checks.noted[party->mutex];
+    noting->granted = s->checks.token_granted[party->mutex];
+    if (writes) {
+        noting->wrote = (sim_note){party->candidate.machine.token, ++noting->number};
+        notes_print(noting->wrote, text);
+        wanted.nonce = party->candidate.machine.nonce;
+        wanted.token = party->candidate.machine.token;
+        wanted.note = text;
+        wanted.note_size = SIM_NOTE_SIZE;
+        wanted.note_number = noting->number;
+    }
+    client_add(party, simba__request_new(&wanted, s->timing.op_timeout_ns), answered);
+}
+
+void notes_event(sim *s, sim_party *party, const sim_event *event)
+{
+    const sim_process *process = process_of(s, party);
+    if (!process->alive || event->version != process->boot || s->winding_up)
+        return;
+    const bool leads = party->is_member && simba__contention_valid_until(&party->candidate.machine).ns != 0;
+    if (!party->noting.outstanding && party->exists)
+        begin(s, party, leads && sim_chance(s, 700));
+    plan_next(s, party);
 }

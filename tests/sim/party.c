@@ -1,10 +1,10 @@
 /* Contenders and observers, and the applications that they belong to. Carries out the actions of the machines of
- * src/core, as src/runtime does with threads: one timer per party, callbacks that never overlap per party, start and
- * stop at any moment. Decisions come from core: what to tell (telling.h), who watches (contention.h), until when a
- * holder may act (timing.h). */
+ * src/core as src/client/candidate.c does: one timer per party, callbacks that never overlap per party, start and stop at
+ * any moment. Decisions come from core: what to tell (telling.h), who watches (contention.h), until when a holder may
+ * act (timing.h). */
 #include <string.h>
 
-#include "core/chronicle.h"
+#include "core/trace.h"
 #include "sim/world.h"
 
 static sim_process *process_of(sim *s, const sim_party *party)
@@ -25,14 +25,6 @@ int64_t party_held_ns(const sim *s, const sim_party *party)
 }
 
 /* --- what the machines want -------------------------------------------------------------------------- */
-
-static void set_timer(sim *s, sim_party *party, simba_local at)
-{
-    if (party->timer.ns == at.ns)
-        return;
-    party->timer = at;
-    process_plan(s, EV_TIMER, index_of(s, party), process_of(s, party), at, ++party->timer_version);
-}
 
 static void post(sim *s, sim_party *party)
 {
@@ -70,41 +62,36 @@ static void told_locker(sim *s, sim_party *party, const simba__actions *actions)
     }
 }
 
-bool party_is_curious(const sim_party *party)
+static void tell_member(sim *s, sim_party *party, const simba__actions *actions)
 {
-    return !party->is_member || (!party->locker && party->process % 2 == 0);
+    if (party->locker)
+        told_locker(s, party, actions);
+    else if (simba__telling_note(&party->telling, actions, party->candidate.handle.observes))
+        post(s, party);
 }
 
 static void act(sim *s, sim_party *party, const simba__actions *actions)
 {
     if (actions->submit) {
         check_submit(s, party, actions);
-        process_submit(s, party, actions);
+        client_ask(party, actions);
     }
-    if (actions->hurry)
-        party->request.give_up = party->request.deadline;
-    set_timer(s, party, actions->timer);
-    if (party->is_member) {
-        process_want(s, party, simba__contention_wants_news(&party->machine, s->caps));
-        if (party->sharing.sharers > 0)
-            lingering_told(s, party, actions);
-        else if (party->locker)
-            told_locker(s, party, actions);
-        else if (simba__telling_note(&party->telling, actions, party_is_curious(party)))
-            post(s, party);
-    } else {
-        process_want(s, party, party->observation.phase != SIMBA__OBSERVES_NOT);
-    }
+    client_set_timer(party, actions->timer);
+    client_want(party, !actions->done && (party->is_member ? simba__contention_wants_news(&party->candidate.machine,
+                                                                                          s->backend.caps)
+                                                           : party->observation.phase != SIMBA__OBSERVES_NOT));
+    if (party->is_member)
+        tell_member(s, party, actions);
     if (actions->done) {
         party->running = false;
-        process_want(s, party, false);
+        client_end(party);
         s->verdict.contender_ns += party->is_member ? s->now - party->started_at : 0;
         look_if_stop_returned(party);
     }
     if (actions->released && party->locker)
         ack(s, party);
-    if (party->sharing.sharers > 0)
-        lingering_after(s, party);
+    if (actions->withdraw)
+        client_withdraw(party);
 }
 
 struct moment {
@@ -118,100 +105,50 @@ static void say(void *user, const char *words)
     sim_log(moment->s, moment->party->name, "%s", words);
 }
 
-static void log_step(sim *s, const sim_party *party, const simba__event *event, const simba__actions *actions)
+static void log_step(sim *s, const sim_party *party, const simba__step *step)
 {
     struct moment moment = {s, party};
     if (s->log)
-        simba__chronicle_step(&party->machine, event, actions, s->now - event->now.ns, say, &moment);
+        simba__trace_step(step, s->now - step->event->now.ns, say, &moment);
 }
 
-/* As in runtime/member.c: the end of a session moves without the machine, so every reader looks at the session. */
+/* As in client/candidate.c: the end of a session moves without the machine, so every reader looks at the session. */
 static void publish(const sim *s, sim_party *party)
 {
     const bool session = s->timing.session;
-    party->valid_until = simba__contention_valid_until(&party->machine);
+    party->valid_until = simba__contention_valid_until(&party->candidate.machine);
     if (session && party->valid_until.ns)
         party->valid_until = SIMBA__NEVER;
-    party->margin_ns = session && party->machine.phase == SIMBA__HOLD ? s->timing.stop_margin_ns : 0;
+    party->margin_ns = session && party->candidate.machine.phase == SIMBA__HOLD ? s->timing.stop_margin_ns : 0;
 }
 
 static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
 {
-    const simba__contention before = party->machine;
-    event->owner_id = name_in(&s->names, event);
-    simba__contention_step(&party->machine, event, ret_actions);
+    const simba__contention before = party->candidate.machine;
+    const simba__step step = simba__step_of(&party->candidate.machine, event, ret_actions);
+    simba__contention_step(&party->candidate.machine, event, ret_actions);
     publish(s, party);
     sim_mix(s, (uint64_t)party->valid_until.ns);
-    log_step(s, party, event, ret_actions);
+    log_step(s, party, &step);
     check_step(s, party, &before, event, ret_actions);
-}
-
-static void take_step(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
-{
-    sim_process *process = process_of(s, party);
-    event->now = process_now(s, process);
-    event->session_until = process->session_until;
-    if (party->sharing.sharers > 0)
-        lingering_before(party, event);
-    if (party->is_member)
-        step_member(s, party, event, ret_actions);
-    else
-        simba__observation_step(&party->observation, event, s->timing.op_timeout_ns, ret_actions);
-    event->used = ret_actions->used;
-}
-
-/* As in runtime/member.c: a waiter hears the news that was kept for it before anything else happens to it. */
-static void catch_up(sim *s, sim_party *party, const simba__event *event)
-{
-    const simba__news *news = &process_of(s, party)->topic[party->mutex].news;
-    if (!party->waits || !simba__news_waits(&party->machine) || party->heard == news->number)
-        return;
-    party->heard = news->number;
-    if (simba__news_is_known(news, event))
-        return;
-    const simba_push push = simba__news_late(news, process_now(s, process_of(s, party)));
-    simba__event late = {.kind = SIMBA__EV_PUSH, .push = &push};
-    simba__actions actions;
-    take_step(s, party, &late, &actions);
-    act(s, party, &actions);
-}
-
-static void enlist(sim *s, sim_party *party, const simba__event *event)
-{
-    simba__news *news = &process_of(s, party)->topic[party->mutex].news;
-    const bool waits = party->is_member && simba__news_waits(&party->machine);
-    if (waits && !party->waits)
-        party->heard = news->number;
-    if (waits && event->kind == SIMBA__EV_REPLY && event->reply->status == 0)
-        simba__news_told(
-            news, simba__local_add(event->now, simba__owner_left_ns(&event->reply->owner, event->reply->now_ms)));
-    party->waits = waits;
 }
 
 void party_step(sim *s, sim_party *party, simba__event *event)
 {
-    sim_process *process = process_of(s, party);
+    const sim_process *process = process_of(s, party);
     simba__actions actions;
+    event->now = process_turn(s, process);
+    event->session_until = process->session_until;
     if (party->is_member)
-        catch_up(s, party, event);
-    take_step(s, party, event, &actions);
-    enlist(s, party, event);
+        step_member(s, party, event, &actions);
+    else
+        simba__observation_step(&party->observation, event, s->timing.op_timeout_ns, &actions);
+    event->used = actions.used;
     sim_mix(s, (uint64_t)s->now);
-    sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 | (uint64_t)party->machine.phase << 16 |
-                   (uint64_t)actions.op << 8 | (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 |
-                   (uint64_t)actions.released << 1 | actions.done);
-    if (process->stall_ns > 0 && process->alive && !process->in_store && !s->healed && !process_is_paused(s, process)) {
-        /* The clock was read, and now the process does not get on. */
-        const int64_t until = s->now + process->stall_ns;
-        process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;
-        check_trouble(s, party->process, s->now, process->paused_until);
-        sim_log(s, party->name, "fault stalled %lld", (long long)process->paused_until);
-        process->stall_ns = 0;
-        process->in_turn = true;
-        party->stalled = actions;
-        sim_plan_event(s, EV_ACT, index_of(s, party), process->paused_until, party->life, 0);
-        return;
-    }
+    sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 |
+                   (uint64_t)party->candidate.machine.phase << 16 | (uint64_t)actions.op << 8 |
+                   (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 | (uint64_t)actions.released << 1 |
+                   actions.done);
     act(s, party, &actions);
 }
 
@@ -225,14 +162,14 @@ static int64_t callback_ns(sim *s, const sim_party *party)
 static void run_strand(sim *s, sim_party *party)
 {
     simba__event look = {.kind = SIMBA__EV_TIMER};
-    if (party->telling.acquired && party->running)
-        party_step(s, party, &look);
-    if (process_is_paused(s, process_of(s, party))) {
+    if (process_of(s, party)->late) { /* the clock is read before the application is called */
         party->strand = STRAND_QUEUED;
         sim_plan_event(s, EV_STRAND, index_of(s, party), s->now, party->life, 0);
         return;
     }
-    while (simba__telling_take(&party->telling, &party->machine.owner, &party->tell)) {
+    if (party->telling.acquired && party->running)
+        party_step(s, party, &look);
+    while (simba__telling_take(&party->telling, &party->candidate.machine.owner, &party->tell)) {
         const simba__tell *tell = &party->tell;
         if (tell->acquired || tell->released || tell->changed) {
             party->strand = STRAND_RUNNING;
@@ -266,14 +203,14 @@ static void callback_ended(sim *s, sim_party *party)
 
 /* --- the application's calls ------------------------------------------------------------------------- */
 
-void party_start_contender(sim *s, sim_party *party)
+void party_start(sim *s, sim_party *party)
 {
     sim_process *process = process_of(s, party);
     if (party->running || !process->alive || s->winding_up)
         return;
     party->exists = true;
     party->running = true;
-    party->restarts |= party->sharing.sharers == 0;
+    party->restarts = true;
     party->stop_returned = false;
     party->stop_wanted = false;
     party->life += party->locker;
@@ -281,30 +218,17 @@ void party_start_contender(sim *s, sim_party *party)
     party->started_at = s->now;
     if (!party->is_member)
         sim_log(s, party->name, "start");
-    simba__event event = {
-        .kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2), .give_up = SIMBA__NEVER};
-    if (party->locker && party->sharing.sharers == 0 && !party->try_once && sim_chance(s, 500)) {
-        event.give_up = simba__local_add(process_now(s, process), sim_pick(s, SIM_MS, 2 * s->timing.ttl_ns));
-        process_plan(s, EV_LOCKER_GIVE_UP, index_of(s, party), process, event.give_up, party->life);
-    }
+    simba__event event = {.kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2)};
+    if (party->locker && !party->try_once && sim_chance(s, 500))
+        process_plan(s, EV_LOCKER_GIVE_UP, index_of(s, party), process,
+                     simba__local_add(process_now(s, process), sim_pick(s, SIM_MS, 2 * s->timing.ttl_ns)), party->life);
+    client_begin(party);
     party_step(s, party, &event);
-}
-
-void party_start(sim *s, sim_party *party)
-{
-    if (party->sharing.sharers > 0)
-        lingering_start(s, party);
-    else
-        party_start_contender(s, party);
 }
 
 void party_stop(sim *s, sim_party *party)
 {
     simba__event event = {.kind = SIMBA__EV_STOP};
-    if (party->sharing.sharers > 0) {
-        lingering_stop(s, party);
-        return;
-    }
     party->restarts = false;
     if (!party->running)
         return;
@@ -327,48 +251,21 @@ static void locker_event(sim *s, sim_party *party, sim_event_kind kind)
 
 void party_make(sim *s, sim_party *party)
 {
+    simba__contention *machine = &party->candidate.machine;
+    client_adopt(party);
     if (party->is_member) {
-        simba__contention_init(&party->machine, &s->timing, s->caps & SIMBA_CAP_QUEUE);
-        party->machine.once = party->locker;
-        party->machine.try_once = party->try_once;
-        if (party->sharing.sharers > 0)
-            lingering_make(s, party, &s->plan->member[index_of(s, party)]);
+        simba__contention_init(machine, &s->timing, s->backend.caps & SIMBA_CAP_QUEUE);
+        machine->once = party->locker;
+        machine->try_once = party->try_once;
     } else {
         simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
     }
     memset(&party->telling, 0, sizeof party->telling);
-    party->request = (simba_request){.id = party->id, .mutex = sim_mutex_name(party->mutex)};
-}
-
-static void deadline(sim *s, sim_party *party)
-{
-    const simba_reply reply = {.status = SIMBA_ETIMEDOUT};
-    simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
-    if (!party->outstanding)
-        return;
-    party->outstanding = false;
-    party_step(s, party, &event);
 }
 
 void party_event(sim *s, sim_party *party, const sim_event *event)
 {
-    simba__event timer = {.kind = SIMBA__EV_TIMER};
     switch ((sim_event_kind)event->kind) {
-    case EV_TIMER:
-        if (event->version == party->timer_version && party->running) {
-            party->timer = SIMBA__NEVER;
-            party_step(s, party, &timer);
-        }
-        break;
-    case EV_DEADLINE:
-        if (event->version == party->deadline_version)
-            deadline(s, party);
-        break;
-    case EV_ACT:
-        process_of(s, party)->in_turn = false;
-        if (event->version == party->life)
-            act(s, party, &party->stalled);
-        break;
     case EV_STRAND:
         if (event->version == party->life && party->strand == STRAND_QUEUED)
             run_strand(s, party);
@@ -379,11 +276,6 @@ void party_event(sim *s, sim_party *party, const sim_event *event)
         break;
     case EV_NOTE:
         notes_event(s, party, event);
-        break;
-    case EV_LINGER:
-    case EV_SHARER_WANTS:
-    case EV_SHARER_LEAVES:
-        lingering_event(s, party, event);
         break;
     default:
         if (event->version == party->life)

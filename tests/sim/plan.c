@@ -11,7 +11,6 @@
 #define RATE_MAX 4970
 #define RATE_BROKEN 40000
 #define LONG_IN 400    /* one in so many runs of Redis is long */
-#define LINGERING_IN 5 /* in one of so many seeds lockers linger */
 #define HOUR_MS INT64_C(3600000)
 
 const char *sim_item_name(sim_item_kind kind)
@@ -230,7 +229,7 @@ static void draw_topology(sim_plan *plan, uint64_t *seed)
         plan->replicas = 1; /* there are no more */
 }
 
-void sim_plan_draw_plain(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken)
+void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken)
 {
     uint64_t s = seed * 3 + store;
     memset(plan, 0, sizeof *plan);
@@ -275,30 +274,8 @@ void sim_plan_draw_plain(sim_plan *plan, uint64_t seed, sim_store_kind store, si
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);
         item->arg = spread(&s, 10, plan->horizon_ns / SIM_MS);
     }
-}
-
-/* From a stream of its own, so that the rest of the plan is the same with and without. */
-static void draw_lingering(sim_plan *plan, uint64_t seed)
-{
-    uint64_t s = seed ^ UINT64_C(0x11A6E5);
-    plan->lingers = true;
-    for (unsigned i = 0; i < plan->members; i++) {
-        sim_member_plan *member = &plan->member[i];
-        if (i > 0 && chance(&s, 50))
-            continue;
-        member->locker = true;
-        member->try_once = false;
-        member->sharers = (uint8_t)pick(&s, 1, SIM_SHARERS);
-        for (unsigned k = 0; k < member->sharers; k++)
-            member->linger_ms[k] = spread(&s, 1, 5000);
-    }
-}
-
-void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken)
-{
-    sim_plan_draw_plain(plan, seed, store, broken);
-    if (seed % LINGERING_IN == 0 && !is_long(plan))
-        draw_lingering(plan, seed);
+    if (store < SIM_STORE_REDIS && chance(&s, 25))
+        plan->window = (unsigned)pick(&s, 1, 3);
 }
 
 bool sim_plan_story(sim_plan *plan, const char *name)
@@ -344,8 +321,6 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
         const sim_member_plan *member = &plan->member[item->who];
         fprintf(out, " %s%s (process %c, mutex %u)", member->locker ? "locker " : "", member->id, 'a' + member->process,
                 member->mutex);
-        if (member->sharers)
-            fprintf(out, ", shared by %u that linger", member->sharers);
         break;
     }
     case SIM_ITEM_STORE_RATE:

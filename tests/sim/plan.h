@@ -13,7 +13,6 @@ enum {
     SIM_MEMBERS = 8,
     SIM_OBSERVERS = 2,
     SIM_ITEMS = 64,
-    SIM_SHARERS = 4,
 };
 
 typedef enum sim_store_kind {
@@ -93,8 +92,6 @@ typedef struct sim_member_plan {
     uint8_t mutex;
     bool locker;
     bool try_once;
-    uint8_t sharers; /* lockers that share this contender and linger; 0: it is none of theirs */
-    int64_t linger_ms[SIM_SHARERS];
 } sim_member_plan;
 
 typedef struct sim_plan {
@@ -104,10 +101,10 @@ typedef struct sim_plan {
     bool queue;        /* PUSH: waiters queue, and one of them is invited; otherwise all are told */
     bool watch_free;   /* holders watch too */
     bool notes;        /* applications write and read them */
-    bool lingers;      /* some members are lockers that linger */
     bool password;     /* ZOOKEEPER: clients have one, and a server may refuse it */
     bool tell_servers; /* in the event log, as comments */
     unsigned servers;  /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */
+    unsigned window;   /* models: of the client; 0: the usual one */
     int64_t latency_ns;
     int64_t poll_ns;
     int64_t session_ns;
@@ -128,8 +125,6 @@ typedef struct sim_plan {
     sim_item item[SIM_ITEMS];
 } sim_plan;
 
-/* Without lockers that linger; and with them for every fifth seed. */
-void sim_plan_draw_plain(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);
 
 /* A scenario that is not drawn but told, for docs/safety.md: "fail-over" or "outage". False: there is no such story. */

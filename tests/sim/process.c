@@ -1,33 +1,22 @@
-/* The simulated runtime: what src/runtime does for its parties, with messages to the model of a store. It handles
- * requests and their deadlines, topics, sessions, and the life and death of a process. Core decides who hears a push
- * (delivery.h). A store whose own code runs in the simulation has its runtime in host.c instead. */
+/* A process: its clock, its life and death, and what goes wrong with it. */
 #include <string.h>
 
-#include "core/delivery.h"
-#include "core/reply.h"
 #include "sim/world.h"
-
-static sim_process *process_of(sim *s, const sim_party *party)
-{
-    return &s->process[party->process];
-}
-
-static unsigned index_of(const sim *s, const sim_party *party)
-{
-    return (unsigned)(party - s->party);
-}
 
 simba_local process_now(const sim *s, const sim_process *process)
 {
     return (simba_local){sim_clock_read(&process->clock, s->now)};
 }
 
-bool process_is_paused(const sim *s, const sim_process *process)
+simba_local process_turn(const sim *s, const sim_process *process)
 {
-    return s->now < process->paused_until;
+    return process->late ? process->read : process_now(s, process);
 }
 
-/* --- what parties want ------------------------------------------------------------------------------- */
+bool process_is_paused(const sim *s, const sim_process *process)
+{
+    return s->now < process->paused_until || process->stalled;
+}
 
 void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
                   uint32_t version)
@@ -36,231 +25,6 @@ void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *
         return;
     const int64_t when = sim_clock_when(&process->clock, at.ns);
     sim_plan_event(s, kind, who, when > s->now ? when : s->now, version, 0);
-}
-
-void process_submit(sim *s, sim_party *party, const simba__actions *actions)
-{
-    sim_process *process = process_of(s, party);
-    uint32_t index;
-    party->generation = actions->generation;
-    party->outstanding = true;
-    party->request.deadline = actions->deadline;
-    simba__actions_request(actions, party->id, party->is_member ? &s->timing : NULL, &party->request);
-    if (s->model) {
-        client_submit(s, party, &party->request);
-        return;
-    }
-    process_plan(s, EV_DEADLINE, index_of(s, party), process, actions->deadline, ++party->deadline_version);
-    if (s->plan->store == SIM_STORE_SESSION && !process->session)
-        return; /* there is nobody to send it to; the deadline will say so */
-    sim_message *message = net_message(s, MSG_REQUEST, party->process, &index);
-    message->party = (uint8_t)index_of(s, party);
-    message->mutex = party->mutex;
-    message->generation = actions->generation;
-    message->session = process->session;
-    message->request = party->request;
-    /* While the session lives, a release is carried out in the end. */
-    net_to_store(s, index, s->plan->store == SIM_STORE_SESSION && actions->op == SIMBA_OP_RELEASE);
-}
-
-static void subscribe(sim *s, unsigned process, unsigned mutex)
-{
-    uint32_t index;
-    sim_message *message = net_message(s, MSG_SUBSCRIBE, process, &index);
-    message->mutex = (uint8_t)mutex;
-    net_to_store(s, index, true);
-}
-
-static void watch(sim *s, unsigned process, unsigned mutex)
-{
-    sim_topic *topic = &s->process[process].topic[mutex];
-    topic->watched = true;
-    topic->polled = false;
-    if (s->plan->store == SIM_STORE_POLL)
-        process_plan(s, EV_POLL, process, &s->process[process], process_now(s, &s->process[process]),
-                     ++s->process[process].poll_version);
-    else
-        subscribe(s, process, mutex);
-}
-
-void process_want(sim *s, sim_party *party, bool wants)
-{
-    sim_topic *topic = &process_of(s, party)->topic[party->mutex];
-    if (party->wants != wants) {
-        party->wants = wants;
-        topic->interest += wants ? 1U : (unsigned)-1;
-    }
-    if (s->model)
-        return; /* the client looks at it before its turn ends */
-    if (topic->interest > 0 && !topic->watched) {
-        watch(s, party->process, party->mutex);
-    } else if (topic->interest == 0 && topic->watched && !s->plan->watch_free) {
-        topic->watched = false;
-        s->store.subscribed[party->process][party->mutex] = 0;
-    }
-}
-
-/* --- what comes from the store ------------------------------------------------------------------------ */
-
-static void deliver_reply(sim *s, const sim_message *message)
-{
-    sim_party *party = &s->party[message->party];
-    if (notes_is_about(message->request.op)) {
-        notes_answered(s, party, &message->request, message->generation, message->note);
-        return;
-    }
-    simba_reply reply = message->request.reply;
-    simba__event event = {.kind = SIMBA__EV_REPLY, .generation = message->generation, .reply = &reply};
-    const int fault = simba__reply_check(&message->request, s->plan->store == SIM_STORE_SESSION, NULL);
-    if (fault < 0)
-        reply = (simba_reply){.status = fault};
-    if (!party->running && !party->outstanding)
-        return;
-    /* The client of a session store fails the requests that an earlier session has not answered. */
-    if (s->plan->store == SIM_STORE_SESSION && message->session != process_of(s, party)->session)
-        return;
-    /* Answers that are late or come twice reach the machine, which has to recognise them. */
-    if (message->generation == party->generation)
-        party->outstanding = false;
-    party_step(s, party, &event);
-}
-
-/* Those who wait, or the others. News that is kept goes to those who wait until one has made itself known to the holder. */
-static void tell(sim *s, unsigned process, unsigned mutex, const simba_push *push, bool waits, bool kept,
-                 simba__delivery *delivery)
-{
-    for (unsigned i = 0; i < s->parties && !(kept && (delivery->used || !push->listens)); i++) {
-        sim_party *party = &s->party[i];
-        if (!party->running || party->process != process || party->mutex != mutex || party->waits != waits ||
-            !simba__delivery_concerns(delivery, party->is_member))
-            continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push, .used = delivery->used};
-        party_step(s, party, &event);
-        simba__delivery_made(delivery, party->is_member, event.used);
-    }
-}
-
-/* As in runtime/host.c. */
-static bool keep_news(sim *s, unsigned process, unsigned mutex, const simba_push *push)
-{
-    simba__news *news = &s->process[process].topic[mutex].news;
-    const simba_local now = process_now(s, &s->process[process]);
-    if (push->kind != SIMBA_PUSH_ACQUIRED)
-        return false;
-    bool can_wait = simba__news_can_wait(news, push, now);
-    for (unsigned i = 0; i < s->parties; i++) {
-        const sim_party *party = &s->party[i];
-        can_wait &= !(party->running && party->process == process && party->mutex == mutex && party->is_member &&
-                      party_is_curious(party));
-    }
-    simba__news_keep(news, push, now);
-    return can_wait;
-}
-
-void process_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
-{
-    simba__delivery delivery = simba__delivery_of(push);
-    tell(s, process, mutex, push, false, false, &delivery);
-    tell(s, process, mutex, push, true, keep_news(s, process, mutex, push), &delivery);
-}
-
-static void push_to(sim *s, const sim_message *message)
-{
-    sim_party *party = &s->party[message->party];
-    simba__event event = {.kind = SIMBA__EV_PUSH, .push = &message->push};
-    if (party->running && party->machine.nonce == message->request.nonce)
-        party_step(s, party, &event);
-}
-
-void process_push_all(sim *s, unsigned process, simba_push_kind kind)
-{
-    const simba_push push = {.kind = kind};
-    for (unsigned i = 0; i < s->parties; i++) {
-        sim_party *party = &s->party[i];
-        simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
-        if (!party->running || party->process != process)
-            continue;
-        party_step(s, party, &event);
-    }
-}
-
-/* A mutex that was free is free again: somebody may have had it in between, and others may have heard of that. */
-static void polled(sim *s, unsigned process, unsigned mutex, const simba_reply *reply, uint64_t version)
-{
-    sim_topic *topic = &s->process[process].topic[mutex];
-    const bool is_free = simba_owner_is_none(&reply->owner);
-    simba_push push = {.kind = SIMBA_PUSH_CHANGED};
-    if (!topic->watched)
-        return;
-    const bool news = !topic->polled || topic->is_free != is_free || topic->token != reply->owner.token ||
-                      (is_free && topic->version != version);
-    if (topic->polled && is_free)
-        push.kind = SIMBA_PUSH_RELEASED;
-    else if (topic->polled)
-        push = (simba_push){.kind = SIMBA_PUSH_ACQUIRED, .owner = reply->owner, .now_ms = reply->now_ms};
-    topic->polled = true;
-    topic->is_free = is_free;
-    topic->token = reply->owner.token;
-    topic->version = version;
-    if (news)
-        process_push(s, process, mutex, &push);
-}
-
-/* --- sessions ---------------------------------------------------------------------------------------- */
-
-static void send_for_session(sim *s, unsigned p, sim_message_kind kind)
-{
-    uint32_t index;
-    sim_process *process = &s->process[p];
-    sim_message *message = net_message(s, kind, p, &index);
-    message->session = process->session;
-    message->generation = process->attempt;
-    message->sent_at = process_now(s, process).ns;
-    net_to_store(s, index, false);
-}
-
-static void set_session(sim *s, unsigned p, int64_t sent_at)
-{
-    sim_process *process = &s->process[p];
-    const int64_t until = sent_at + simba__session_ns(&s->timing, s->plan->session_ns / SIM_MS);
-    if (until <= process->session_until.ns)
-        return;
-    process->session_until.ns = until;
-    process_plan(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
-}
-
-static void session_lost(sim *s, unsigned p)
-{
-    sim_process *process = &s->process[p];
-    process->session = 0;
-    process->attempt++;
-    process->session_until.ns = 0;
-    process->session_version++;
-    process_push_all(s, p, SIMBA_PUSH_SESSION_LOST);
-}
-
-static void ping(sim *s, unsigned p)
-{
-    sim_process *process = &s->process[p];
-    const int64_t next = s->plan->session_ns / 4;
-    send_for_session(s, p, process->session ? MSG_PING : MSG_CONNECT);
-    process_plan(s, EV_PING, p, process, simba__local_add(process_now(s, process), next), process->ping_version);
-}
-
-static void connected(sim *s, const sim_message *message)
-{
-    const unsigned p = message->process;
-    sim_process *process = &s->process[p];
-    const int64_t sent_at = message->sent_at;
-    if (process->session || message->generation != process->attempt)
-        return; /* an answer to an earlier attempt; that session will go by itself */
-    process->session = message->session;
-    process->session_until.ns = 0;
-    set_session(s, p, sent_at);
-    for (unsigned m = 0; m < s->plan->mutexes; m++)
-        if (process->topic[m].watched)
-            subscribe(s, p, m);
-    process_push_all(s, p, SIMBA_PUSH_SESSION_BACK);
 }
 
 /* --- life -------------------------------------------------------------------------------------------- */
@@ -275,7 +39,7 @@ void process_init(sim *s)
     for (unsigned i = 0; i < SIM_PARTIES; i++) {
         sim_party *party = &s->party[i];
         party->is_member = i < s->plan->members;
-        party->timer = SIMBA__NEVER;
+        party->s = s;
         if (!party->is_member)
             continue;
         const sim_member_plan *plan = &s->plan->member[i];
@@ -284,7 +48,6 @@ void process_init(sim *s)
         party->id = plan->id;
         party->locker = plan->locker;
         party->try_once = plan->try_once;
-        party->sharing.sharers = plan->sharers;
         s->parties = i + 1;
     }
 }
@@ -296,19 +59,13 @@ void process_start(sim *s, unsigned p)
     process->boot++;
     process->session_until = SIMBA__NEVER;
     memset(process->topic, 0, sizeof process->topic);
+    client_open(s, p);
     for (unsigned i = 0; i < s->parties; i++)
         if (s->party[i].process == p)
             party_make(s, &s->party[i]);
     for (unsigned i = 0; i < s->parties; i++)
         if (s->party[i].process == p)
             notes_start(s, &s->party[i]);
-    if (s->model) {
-        client_open(s, p);
-    } else if (s->plan->store == SIM_STORE_SESSION) {
-        process->session = 0;
-        process->session_until.ns = 0;
-        sim_plan_event(s, EV_PING, p, s->now, ++process->ping_version, 0);
-    }
     for (unsigned i = 0; i < s->parties; i++)
         if (s->party[i].process == p && s->party[i].restarts)
             party_start(s, &s->party[i]);
@@ -321,15 +78,15 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         return;
     process->alive = false;
     process->paused_until = 0;
-    process->in_turn = false;
+    process->stalled = 0;
+    process->late = false;
     process->session_version++;
     process->ping_version++;
     process->poll_version++;
     /* Otherwise the machine has died with it, and the store takes a while to notice. */
     const bool noticed = sim_chance(s, 500);
-    if (s->model)
-        client_kill(s, p, noticed);
-    else if (noticed)
+    client_kill(s, p, noticed);
+    if (!s->model && noticed)
         memset(s->store.subscribed[p], 0, sizeof s->store.subscribed[p]);
     for (unsigned i = 0; i < s->parties; i++) {
         sim_party *party = &s->party[i];
@@ -338,14 +95,11 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         if (party->running && party->is_member)
             s->verdict.contender_ns += s->now - party->started_at;
         party->life++;
-        party->timer_version++;
-        party->deadline_version++;
-        party->timer = SIMBA__NEVER;
-        party->outstanding = party->running = party->wants = party->app_leads = party->told_acquired = false;
+        memset(&party->candidate.handle, 0, sizeof party->candidate.handle);
+        party->running = party->app_leads = party->told_acquired = false;
         party->stop_wanted = false;
         party->strand = STRAND_IDLE;
         party->valid_until.ns = 0;
-        lingering_kill(party);
         sim_log(s, party->name, "killed");
     }
     if (back_after_ns > 0)
@@ -356,20 +110,9 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
 static void plan_anew(sim *s, unsigned p)
 {
     sim_process *process = &s->process[p];
-    for (unsigned i = 0; i < s->parties; i++) {
-        sim_party *party = &s->party[i];
-        if (party->process != p || !process->alive)
-            continue;
-        process_plan(s, EV_TIMER, i, process, party->timer, ++party->timer_version);
-        if (party->sharing.sharers > 0)
-            lingering_plan_anew(s, party);
-        if (party->outstanding && !s->model)
-            process_plan(s, EV_DEADLINE, i, process, party->request.deadline, ++party->deadline_version);
-    }
     if (process->session)
         process_plan(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
-    if (s->model)
-        client_plan_anew(s, p);
+    client_plan_anew(s, p);
 }
 
 void process_set_rate(sim *s, unsigned p, int64_t ppm)
@@ -393,58 +136,10 @@ void process_jump(sim *s, unsigned p, int64_t ns)
 static void message_arrived(sim *s, uint32_t index)
 {
     const sim_message message = s->message[index];
-    sim_process *process = &s->process[message.process];
+    const sim_process *process = &s->process[message.process];
     net_free(s, index);
-    if (!process->alive || message.boot != process->boot)
-        return;
-    switch ((sim_message_kind)message.kind) {
-    case MSG_REPLY:
-        deliver_reply(s, &message);
-        break;
-    case MSG_PUSH:
-        if (message.party < SIM_PARTIES)
-            push_to(s, &message);
-        else if (process->topic[message.mutex].watched)
-            process_push(s, message.process, message.mutex, &message.push);
-        break;
-    case MSG_SUBSCRIBED:
-        if (process->topic[message.mutex].watched)
-            process_push(s, message.process, message.mutex, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
-        break;
-    case MSG_POLLED:
-        polled(s, message.process, message.mutex, &message.request.reply, message.version);
-        break;
-    case MSG_CONNECTED:
-        connected(s, &message);
-        break;
-    case MSG_PONG:
-        if (process->session == message.session)
-            set_session(s, message.process, message.sent_at);
-        break;
-    case MSG_EXPIRED:
-        if (process->session == message.session && process->session)
-            session_lost(s, message.process);
-        break;
-    default:
-        break;
-    }
-}
-
-static void poll_all(sim *s, unsigned p)
-{
-    sim_process *process = &s->process[p];
-    bool any = false;
-    for (unsigned m = 0; m < s->plan->mutexes; m++) {
-        if (!process->topic[m].watched)
-            continue;
-        uint32_t index;
-        net_message(s, MSG_POLL, p, &index)->mutex = (uint8_t)m;
-        net_to_store(s, index, false);
-        any = true;
-    }
-    if (any)
-        process_plan(s, EV_POLL, p, process, simba__local_add(process_now(s, process), s->plan->poll_ns),
-                     process->poll_version);
+    if (process->alive && message.boot == process->boot)
+        net_store_arrived(s, &message);
 }
 
 static unsigned process_of_event(const sim *s, const sim_event *event)
@@ -453,20 +148,55 @@ static unsigned process_of_event(const sim *s, const sim_event *event)
         return s->message[event->arg].process;
     if (event->kind == EV_WIRE_TO_PROCESS)
         return wire_process(s, event->who);
-    return event->kind >= EV_TIMER ? s->party[event->who].process : event->who;
+    return event->kind >= EV_STRAND ? s->party[event->who].process : event->who;
+}
+
+/* The clock is read, and then the process does not get on. Before it calls the application it would look once more. */
+static bool stalls(sim *s, sim_process *process, const sim_event *event)
+{
+    if (process->stall_ns == 0 || !process->alive || s->healed || event->kind == EV_STRAND)
+        return false;
+    const unsigned p = (unsigned)(process - s->process);
+    const int64_t until = s->now + process->stall_ns;
+    process->stall_ns = 0;
+    process->read = process_now(s, process);
+    process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;
+    check_trouble(s, p, s->now, process->paused_until);
+    for (unsigned i = 0; i < s->parties; i++)
+        if (s->party[i].process == p)
+            sim_log(s, s->party[i].name, "fault stalled %lld", (long long)process->paused_until);
+    process->stalled = s->events.planned + 1;
+    sim_plan_event(s, (sim_event_kind)event->kind, event->who, process->paused_until, event->version, event->arg);
+    return true;
+}
+
+/* When it goes on, it finds everything at once, in whatever order; but first it ends the event that stalled. True: it has to wait. */
+static bool waits_for_process(sim *s, sim_process *process, const sim_event *event)
+{
+    const bool is_stalled = process->stalled == event->order + 1;
+    if (!process->alive)
+        return false;
+    if (is_stalled && s->now >= process->paused_until) {
+        process->stalled = 0;
+        process->late = true;
+        return false;
+    }
+    if (!process_is_paused(s, process))
+        return stalls(s, process, event);
+    if (is_stalled)
+        process->stalled = s->events.planned + 1;
+    const int64_t from = s->now > process->paused_until ? s->now : process->paused_until;
+    sim_plan_event(s, (sim_event_kind)event->kind, event->who, from + (is_stalled ? 0 : sim_pick(s, 1, 2000)),
+                   event->version, event->arg);
+    return true;
 }
 
 void process_event(sim *s, const sim_event *event)
 {
     const unsigned p = process_of_event(s, event);
     sim_process *process = &s->process[p];
-    if (process_is_paused(s, process) && process->alive) {
-        /* When it goes on, it finds everything at once, in whatever order; but first it ends the turn it was in. */
-        const int64_t late = event->kind == EV_ACT ? 0 : sim_pick(s, 1, 2000);
-        sim_plan_event(s, (sim_event_kind)event->kind, event->who, process->paused_until + late, event->version,
-                       event->arg);
+    if (waits_for_process(s, process, event))
         return;
-    }
     switch ((sim_event_kind)event->kind) {
     case EV_TO_PROCESS:
         message_arrived(s, event->arg);
@@ -482,21 +212,12 @@ void process_event(sim *s, const sim_event *event)
             process_start(s, p);
         break;
     case EV_RESUBSCRIBE:
-        for (unsigned m = 0; process->alive && event->version == process->boot && m < s->plan->mutexes; m++)
-            if (process->topic[m].watched && s->plan->store != SIM_STORE_POLL)
-                subscribe(s, p, m);
-        break;
     case EV_SESSION_OVER:
-        if (event->version == process->session_version && process->alive)
-            session_lost(s, p);
-        break;
     case EV_PING:
-        if (event->version == process->ping_version)
-            ping(s, p);
-        break;
     case EV_POLL:
-        if (event->version == process->poll_version)
-            poll_all(s, p);
+    case EV_GIVE_UP:
+        if (process->alive)
+            net_store_event(s, p, event);
         break;
     default:
         party_event(s, &s->party[event->who], event);

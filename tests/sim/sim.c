@@ -150,26 +150,20 @@ int64_t sim_hand_over_ns(const sim *s)
     }
 }
 
-/* For how long lockers that linger are looked at when all is well. */
-static int64_t lingering_ns(const sim *s)
-{
-    return s->plan->lingers ? 4 * s->timing.ttl_ns : 0;
-}
-
 /* --- the drill of L2: a leader stops, and perhaps a waiter has just died ---------------------------------- */
 
 static bool waits(const sim *s, const sim_party *party, unsigned mutex)
 {
     return party->is_member && party->running && party->mutex == mutex && s->process[party->process].alive &&
-           !party->locker && !party->machine.stop && party->machine.phase == SIMBA__SEEK &&
-           party->machine.reason != SIMBA_REASON_HOLD_LIMIT && party->machine.owner.id;
+           !party->locker && !party->candidate.machine.stop && party->candidate.machine.phase == SIMBA__SEEK &&
+           party->candidate.machine.reason != SIMBA_REASON_HOLD_LIMIT && party->candidate.machine.owner.id[0] != '\0';
 }
 
 static sim_party *find_leader(sim *s, unsigned mutex)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
         sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && !party->locker && party->machine.phase == SIMBA__HOLD &&
+        if (party->mutex == mutex && party->running && !party->locker && party->candidate.machine.phase == SIMBA__HOLD &&
             s->process[party->process].alive)
             return party;
     }
@@ -254,23 +248,24 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->log = log;
     s->now = 0;
     s->random = plan->seed ^ UINT64_C(0x5EED);
-    s->healed = s->settled = s->winding_up = s->is_deaf = false;
+    s->healed = s->settled = s->winding_up = false;
     s->model = models[plan->store];
     if (s->model && !s->kept[plan->store])
         s->kept[plan->store] = s->model->new ();
     s->servers = s->kept[plan->store];
-    s->caps = s->model ? s->model->backend->caps
-                       : caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) |
-                             (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
-    if (plan->lingers && !s->model && plan->store != SIM_STORE_POLL)
-        s->caps |= SIMBA_CAP_WANTED;
+    s->backend = s->model ? *s->model->backend : sim_net_store;
+    if (!s->model) {
+        s->backend.window = plan->window;
+        s->backend.caps = caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) |
+                          (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
+    }
     s->messages = s->message_free = 0;
     memset(&s->checks, 0, sizeof s->checks);
     memset(&s->verdict, 0, sizeof s->verdict);
     sim_events_clear(&s->events);
     simba_error error;
     simba_timing timing = plan->timing;
-    const bool session = s->caps & SIMBA_CAP_SESSION;
+    const bool session = s->backend.caps & SIMBA_CAP_SESSION;
     if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, session, &error, &s->timing) < 0 ||
         (session && simba__timing_check_session(&s->timing, plan->session_ns / SIM_MS, &error) < 0)) {
         timing.stop_margin_ms = 0;
@@ -296,7 +291,7 @@ static void populate(sim *s)
     sim_plan_event(s, EV_HEAL, 0, s->plan->horizon_ns, 0, 0);
     sim_plan_event(s, EV_HAND_OVER, 0, settled, 0, 0);
     sim_plan_event(s, EV_WIND_UP, 0,
-                   settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS + lingering_ns(s), 0, 0);
+                   settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS, 0, 0);
 }
 
 static void happen(sim *s, const sim_event *event)
@@ -334,11 +329,10 @@ static void happen(sim *s, const sim_event *event)
 
 static void tear_down(sim *s)
 {
-    if (!s->model)
-        return;
     for (unsigned p = 0; p < s->plan->processes; p++)
         client_kill(s, p, true);
-    s->model->end(s);
+    if (s->model)
+        s->model->end(s);
     wires_clear(s->wires);
 }
 
@@ -347,16 +341,13 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
     sim_event event;
     prepare(s, plan, log);
     populate(s);
-    const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s) + lingering_ns(s);
+    const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s);
     while (!s->verdict.promise && sim_events_next(&s->events, &event) && event.at <= end) {
         s->now = event.at;
         if (++s->verdict.events > EVENTS_MAX + (uint64_t)(end / SIM_S) * EVENTS_PER_S)
             check_broken(s, "L1", "it does not come to an end");
         happen(s, &event);
-        if (s->model)
-            clients_settle(s);
-        if (s->settled && plan->lingers)
-            lingering_check_kept(s);
+        clients_settle(s);
     }
     if (!s->verdict.promise) {
         s->now = end;

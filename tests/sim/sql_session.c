@@ -36,7 +36,7 @@ static unsigned grantee_of(const sim *s, unsigned mutex, const model_sql_row *ro
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
         const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && party->outstanding && party->machine.nonce == row->nonce &&
+        if (party->mutex == mutex && party->running && party->candidate.handle.request && party->candidate.machine.nonce == row->nonce &&
             strcmp(party->id, row->owner_id) == 0)
             return i;
     }

@@ -91,11 +91,6 @@ static void tell_all(sim *s, unsigned mutex, const simba_push *push)
             store_push(s, p, mutex, push, 0);
 }
 
-static bool holder_listens(const sim *s, unsigned mutex)
-{
-    return s->store.listener[mutex] && s->store.row[mutex].nonce == s->store.listener[mutex];
-}
-
 static void spread_news(sim *s, unsigned mutex)
 {
     const simba__row *row = &s->store.row[mutex];
@@ -109,7 +104,6 @@ static void spread_news(sim *s, unsigned mutex)
         push.owner.token = row->token;
     } else if (!is_free) {
         simba__row_show(row, now, &push.owner, &push.now_ms);
-        push.listens = holder_listens(s, mutex);
     }
     tell_all(s, mutex, &push);
     if (s->plan->queue && is_free)
@@ -131,13 +125,6 @@ static void changed(sim *s, unsigned mutex, const simba__row *before, unsigned p
         check_freed(s, mutex);
     if (had != has || before->owner.token != after->owner.token)
         spread_news(s, mutex);
-}
-
-static bool is_straggler(const sim *s, const sim_message *message)
-{
-    const sim_party *party = &s->party[message->party];
-    return message->boot != s->process[message->process].boot || message->generation != party->generation ||
-           !party->outstanding;
 }
 
 static void queue_up(sim *s, const sim_message *message, bool won)
@@ -202,41 +189,9 @@ static void note_request(sim *s, sim_message *message)
     sim_message copy = *message;
     const bool written = simba__row_apply(row, store_now(s), &copy.request);
     copy.note = (sim_note){row->note_token, row->note_number};
-    if (written)
-        lingering_check_written(s, &s->party[copy.party], copy.request.token, copy.request.note_number);
     if (written && s->plan->store == SIM_STORE_PUSH)
         tell_all(s, copy.mutex, &(simba_push){.kind = SIMBA_PUSH_NOTED});
     answer(s, &copy);
-}
-
-/* A holder that listens hears that somebody waits: of one in the queue when it gets the mutex, and of everybody who asks in vain. */
-static void tell_holder(sim *s, unsigned mutex)
-{
-    const uint8_t party = s->store.listening[mutex];
-    uint32_t index;
-    sim_message *message = net_message(s, MSG_PUSH, s->party[party].process, &index);
-    message->party = party;
-    message->request.nonce = s->store.listener[mutex];
-    message->push.kind = SIMBA_PUSH_WANTED;
-    net_to_process(s, index, false, 0);
-}
-
-static void note_who_listens(sim *s, const sim_message *message)
-{
-    const simba_request *request = &message->request;
-    if (request->op != SIMBA_OP_ACQUIRE || !(s->caps & SIMBA_CAP_WANTED) || !request->listens)
-        return;
-    s->store.listener[message->mutex] = request->nonce;
-    s->store.listening[message->mutex] = message->party;
-}
-
-static void tell_who_listens(sim *s, const sim_message *message, bool did)
-{
-    const unsigned m = message->mutex;
-    const simba_request *request = &message->request;
-    if (request->op == SIMBA_OP_ACQUIRE && holder_listens(s, m) &&
-        (did ? s->store.waiting[m].count > 0 : request->queue))
-        tell_holder(s, m);
 }
 
 void lease_request(sim *s, sim_message *message)
@@ -248,7 +203,7 @@ void lease_request(sim *s, sim_message *message)
     const unsigned m = message->mutex;
     simba__row *row = &s->store.row[m];
     const simba__row before = *row;
-    const bool straggler = is_straggler(s, message);
+    const bool straggler = !net_store_is_awaited(s, message);
     if (message->request.op == SIMBA_OP_ACQUIRE && s->plan->queue && simba__row_is_free(row, store_now(s)) &&
         is_kept(s, m) && !is_invited(s, m, message->process)) {
         queue_up(s, message, false);
@@ -261,11 +216,8 @@ void lease_request(sim *s, sim_message *message)
     const bool did = simba__row_apply(row, store_now(s), &copy.request);
     queue_up(s, &copy, did);
     copy.request.reply.place = copy.request.op == SIMBA_OP_ACQUIRE && !did ? place_of(s, &copy) : 0;
-    if (did) {
-        note_who_listens(s, &copy);
+    if (did)
         changed(s, m, &before, copy.party, straggler);
-    }
-    tell_who_listens(s, &copy, did);
     answer(s, &copy);
 }
 

@@ -87,14 +87,6 @@ static void push_to(sim *s, const sim_child *child, simba_push_kind kind)
     net_to_process(s, index, true, 0);
 }
 
-/* A leader that listens hears that others are behind it. */
-static void tell_of_others(sim *s, unsigned mutex)
-{
-    const sim_children *children = &s->store.children[mutex];
-    if (children->count > 1 && children->child[0].listens)
-        push_to(s, &children->child[0], SIMBA_PUSH_WANTED);
-}
-
 /* Tell the new leader that it leads, and observers who leads. */
 static void spread_news(sim *s, unsigned mutex)
 {
@@ -110,7 +102,6 @@ static void spread_news(sim *s, unsigned mutex)
             store_push(s, p, mutex, &push, 0);
     if (children->count > 0)
         push_to(s, &children->child[0], SIMBA_PUSH_RELEASED);
-    tell_of_others(s, mutex);
 }
 
 static void first_has_changed(sim *s, unsigned mutex)
@@ -154,12 +145,9 @@ static void add_child(sim *s, const sim_message *message)
         .nonce = message->request.nonce,
         .session = message->session,
         .party = message->party,
-        .listens = message->request.listens,
     };
     if (children->count == 1)
         first_has_changed(s, message->mutex);
-    else
-        tell_of_others(s, message->mutex);
 }
 
 /* --- requests --------------------------------------------------------------------------------------- */
@@ -213,7 +201,6 @@ static simba_outcome write_note(sim *s, const sim_message *message)
     if (outcome != SIMBA_MINE || overtaken)
         return outcome == SIMBA_REVOKED ? outcome : SIMBA_NOT_MINE;
     *note = (sim_note){request->token, request->note_number};
-    lingering_check_written(s, &s->party[message->party], request->token, request->note_number);
     return SIMBA_MINE;
 }
 

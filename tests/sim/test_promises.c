@@ -85,8 +85,6 @@ static void seeds_of_the_past(void **state)
          850035185}, /* S2: a stall in the middle of a push held back what the push before it had led to */
         {SIM_STORE_POSTGRESQL, 830018849}, /* L2: one who was to look forgot it when an earlier poll came back */
         {SIM_STORE_POSTGRESQL, 604007900}, /* L2: an outage that swallowed a test was taken for a pooler */
-        {SIM_STORE_POSTGRESQL,
-         504001910},              /* L2: a holder that lingers did not hear of those who wait in its own client */
         {SIM_STORE_SQL, 3009369}, /* L3: a statement that a slow server was sent goes on when it is quick again */
         {SIM_STORE_PUSH,
          600282172}, /* L3: a look that a push asked for shortly before the renewal was waited for for too long */

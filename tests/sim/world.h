@@ -1,12 +1,12 @@
 /* The inside of a simulation, for the files that make it up:
  *
  *   party.c     contenders, observers and their applications: carries out what the machines of src/core want
- *   lingering.c lockers that share a contender, and linger
- *   process.c   the simulated runtime: requests and pushes, life and death; what goes wrong with a process
+ *   process.c   life and death of a process, its clock; what goes wrong with it
+ *   host.c      the client of a process, which is the host of its store, see simba/backend.h
  *   notes.c     the notes that applications write and read
- *   net.c       messages between a process and the model of a store
+ *   net_store.c the client's end of the stores that are models altogether
+ *   net.c       messages between that and the model of a store
  *   store.c     what the stores have in common; store_lease.c and store_session.c are the models
- *   host.c      the same runtime for a store whose own code runs in here, see simba/backend.h
  *   sockets.c   what such a store takes for the system: sockets, time, chance
  *   wire.c      connections between them and the models of the store's servers
  *   check.c     looks at everything after every step
@@ -16,12 +16,10 @@
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
-#include "core/delivery.h"
-#include "core/linger.h"
+#include "client/candidate.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"
-#include "lib/names.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
@@ -55,22 +53,17 @@ typedef enum sim_event_kind {
     EV_SESSION_OVER,
     EV_PING,
     EV_POLL,
+    EV_GIVE_UP, /* arg: number of a request that has expired */
     EV_WIRE_TO_PROCESS, /* who: wire; arg: what */
     EV_HOST_TIMER,
     EV_JOB,   /* arg: which */
     EV_READY, /* arg: descriptor */
-    EV_TIMER, /* who: party, from here on */
-    EV_DEADLINE,
-    EV_ACT, /* carries out the decision of a stalled turn */
-    EV_STRAND,
+    EV_STRAND, /* who: party, from here on */
     EV_CALLBACK_END,
     EV_LOCKER_RELEASE,
     EV_LOCKER_GIVE_UP,
     EV_LOCKER_AGAIN,
     EV_NOTE,
-    EV_LINGER,
-    EV_SHARER_WANTS, /* arg: which, also below */
-    EV_SHARER_LEAVES,
 } sim_event_kind;
 
 typedef enum sim_message_kind {
@@ -117,72 +110,30 @@ typedef enum sim_strand { STRAND_IDLE, STRAND_QUEUED, STRAND_RUNNING } sim_stran
 
 /* The request about the note that a party makes beside its own. */
 typedef struct sim_noting {
-    simba_request request;
-    uint32_t generation;
     bool outstanding;
-    bool unsure;     /* the latest write went unanswered, or failed */
     uint64_t number; /* of its latest write */
     sim_note wrote;
-    char text[SIM_NOTE_SIZE]; /* the same as it is written */
-    sim_note read;            /* the answer of a store whose own code runs */
-    sim_note known;           /* the youngest that anybody had seen when it was asked */
-    uint64_t granted;         /* the greatest token that the store had granted by then */
+    sim_note read;    /* the answer */
+    sim_note known;   /* the youngest that anybody had seen when it was asked */
+    uint64_t granted; /* the greatest token that the store had granted by then */
 } sim_noting;
 
-/* A locker that shares its contender with others. */
-typedef struct sim_sharer {
-    simba__lingerer lingerer; /* first */
-    uint32_t version;         /* of its planned event */
-    uint32_t asked;           /* `once`: the first request that may answer it */
-    bool once, waits, has;
-    uint64_t came; /* its place among all that ever waited */
-} sim_sharer;
-
-typedef struct sim_sharing {
-    simba__linger linger;
-    unsigned sharers; /* 0: nobody shares this party */
-    sim_sharer sharer[SIM_SHARERS];
-    simba_local timer;
-    uint32_t timer_version;
-    /* What is to be done after the step that is under way. */
-    bool wanted, answered;
-    uint32_t answer;
-    /* For the checks. */
-    uint64_t arrivals;
-    uint64_t token;         /* of the grant */
-    uint64_t number_before; /* of the latest write of those that had the grant before */
-    bool others;
-    simba_local others_at, first_released;
-    unsigned turns;
-    int64_t kept_since, wanted_since; /* 0: it is not */
-} sim_sharing;
-
 typedef struct sim_party {
+    simba__candidate candidate; /* first. An observer has only the handle in it */
+    sim *s;
     bool is_member;
     uint8_t process;
     uint8_t mutex;
     const char *id;
     char name[16];
 
-    simba__contention machine; /* a member's */
     simba__observation observation;
     simba__telling telling;
     simba__tell tell; /* the news that the running callback was told */
-    bool waits;       /* among those for whom news is kept, see core/delivery.h */
-    uint32_t heard;   /* the number of the latest news that it has heard */
-
-    simba_request request;
-    uint32_t generation;
-    bool outstanding;
     sim_noting noting;
-    sim_sharing sharing;
-    simba_local deadline;
-    simba_local timer;
-    uint32_t timer_version, deadline_version, life; /* of planned events; life: one per start and per process */
-    simba__actions stalled;
+    uint32_t life; /* of planned events: one per start and per process */
     uint8_t strand;
     bool running;
-    bool wants;
     bool exists; /* the application has it */
 
     /* The application. */
@@ -204,15 +155,13 @@ typedef struct sim_party {
     int64_t started_at;
 } sim_party;
 
+/* What a store that is a model knows in the client of a mutex that it watches. */
 typedef struct sim_topic {
-    unsigned interest;
-    bool watched;
-    bool polled; /* there is something to compare with */
+    simba_topic *shown; /* NULL: it is not watched */
+    bool polled;        /* there is something to compare with */
     uint64_t token;
     uint64_t version;
     bool is_free;
-    simba__news news;  /* that waiters may not have heard */
-    simba_topic shown; /* to a store whose own code runs here */
 } sim_topic;
 
 typedef struct sim_process {
@@ -220,9 +169,10 @@ typedef struct sim_process {
     bool alive;
     uint32_t boot;
     int64_t paused_until;
-    int64_t stall_ns; /* the next turn stalls for that long */
-    bool in_turn;     /* and that turn has not ended yet */
-    bool in_store;    /* the code of a store brings a push, and cannot stall in the middle: a later turn does */
+    int64_t stall_ns;  /* the next event stalls for that long, between reading the clock and all that follows */
+    uint64_t stalled;  /* the number of that event, plus one; 0: none */
+    simba_local read;  /* what its clock showed */
+    bool late;         /* it happens, by that clock */
     int64_t lose_until, lose;
     int64_t delay_until, delay_ns;
     int64_t repeat_until, repeat;
@@ -233,8 +183,8 @@ typedef struct sim_process {
     /* The session, if the store has them. */
     uint64_t session;
     simba_local session_until;
-    simba_local session_timer;
     uint32_t session_version, ping_version, poll_version;
+    uint32_t requests; /* that were ever handed to its store, if that is a model */
     uint32_t attempt;
 } sim_process;
 
@@ -243,7 +193,6 @@ typedef struct sim_child {
     uint64_t nonce;
     uint64_t session;
     uint8_t party;
-    bool listens;
 } sim_child;
 
 typedef struct sim_children {
@@ -280,8 +229,6 @@ typedef struct sim_store {
     int64_t frozen_until;
     simba__row row[SIM_MUTEXES];
     sim_waiting waiting[SIM_MUTEXES];
-    uint64_t listener[SIM_MUTEXES]; /* the nonce of a holder that listens, and its party */
-    uint8_t listening[SIM_MUTEXES];
     uint8_t invited[SIM_MUTEXES]; /* the party for which the mutex is kept for a moment */
     int64_t invited_until[SIM_MUTEXES];
     uint32_t subscribed[SIM_PROCESSES][SIM_MUTEXES]; /* the boot of the process, 0: not */
@@ -361,14 +308,13 @@ extern const sim_model sim_redis, sim_zookeeper, sim_sql, sim_postgresql;
 struct sim {
     const sim_plan *plan;
     const sim_model *model; /* NULL: the store is a model altogether */
+    simba_backend backend;
     void *servers;
     void *kept[SIM_STORES]; /* of each kind of store */
     sim_client *client[SIM_PROCESSES];
     sim_wires *wires;
     sim_sockets *sockets;
     simba__timing timing;
-    unsigned caps;
-    name_list names; /* of owners */
     int64_t now;
     uint64_t random; /* of the network and the applications */
     sim_events events;
@@ -380,7 +326,6 @@ struct sim {
     sim_store store;
     sim_checks checks;
     bool healed;
-    bool is_deaf; /* what the server says unasked may be lost, so that a linger ends by itself */
     bool settled; /* and everything has had the time to go well again */
     bool winding_up;
     FILE *log;
@@ -462,10 +407,21 @@ void sockets_check_closed(const sim *s, unsigned process);
 
 void client_open(sim *s, unsigned process);
 void client_kill(sim *s, unsigned process, bool noticed);
-void client_submit(sim *s, const sim_party *party, simba_request *request);
+sim *client_sim(simba_host *host, unsigned *ret_process);
+void *client_store(const sim *s, unsigned process);
+/* What the machine of a party wants. */
+void client_adopt(sim_party *party); /* its process has just begun */
+void client_ask(sim_party *party, const simba__actions *actions);
+void client_set_timer(sim_party *party, simba_local at);
+void client_want(sim_party *party, bool wants);
+void client_begin(sim_party *party);
+void client_end(sim_party *party);
+void client_withdraw(sim_party *party);
+typedef void client_done(simba__request *request, const simba_error *error);
+void client_add(sim_party *party, simba__request *request, client_done *done);
 void client_plan_anew(sim *s, unsigned process);
 void client_event(sim *s, unsigned process, const sim_event *event);
-/* End the turns: look at answers and send the submitted requests, until nothing is left to do. */
+/* As before the lock is released: watch, and send the requests that there is room for, until nothing is left to do. */
 void clients_settle(sim *s);
 /* Whose code runs on this thread right now; NULL: nobody's. */
 sim *client_running(unsigned *ret_process);
@@ -475,31 +431,19 @@ void client_leave(void);
 /* It has died: nothing that it does gets out. */
 bool client_is_muted(const sim *s, unsigned process);
 
+/* --- net_store.c ------------------------------------------------------------------------------------- */
+
+extern const simba_backend sim_net_store;
+void net_store_arrived(sim *s, const sim_message *message);
+void net_store_event(sim *s, unsigned process, const sim_event *event);
+/* Does anybody wait for the answer to this request? */
+bool net_store_is_awaited(const sim *s, const sim_message *message);
+
 /* --- party.c ----------------------------------------------------------------------------------------- */
 
 void party_make(sim *s, sim_party *party);
 void party_step(sim *s, sim_party *party, simba__event *event);
-/* Has it to hear of every change? The contenders of every other process have. */
-bool party_is_curious(const sim_party *party);
 void party_event(sim *s, sim_party *party, const sim_event *event);
-void party_start_contender(sim *s, sim_party *party);
-
-/* --- lingering.c: of parties that are shared ---------------------------------------------------------- */
-
-void lingering_make(const sim *s, sim_party *party, const sim_member_plan *plan);
-void lingering_start(sim *s, sim_party *party);
-void lingering_stop(sim *s, sim_party *party);
-void lingering_kill(sim_party *party);
-void lingering_plan_anew(sim *s, const sim_party *party);
-void lingering_event(sim *s, sim_party *party, const sim_event *event);
-/* Around a step of its machine: before it, when its actions are carried out, and after that. */
-void lingering_before(sim_party *party, const simba__event *event);
-void lingering_told(sim *s, sim_party *party, const simba__actions *actions);
-void lingering_after(sim *s, sim_party *party);
-/* The model of a store has written a note. */
-void lingering_check_written(sim *s, const sim_party *party, uint64_t token, uint64_t number);
-/* After every event. */
-void lingering_check_kept(sim *s);
 
 /* --- notes.c ----------------------------------------------------------------------------------------- */
 
@@ -507,7 +451,7 @@ void notes_start(sim *s, sim_party *party); /* with its process */
 void notes_event(sim *s, sim_party *party, const sim_event *event);
 /* False: these bytes are none that anybody has written. */
 bool notes_read(const void *bytes, size_t size, sim_note *ret_note);
-void notes_answered(sim *s, sim_party *party, const simba_request *request, uint32_t generation, sim_note note);
+void notes_print(sim_note note, char text[SIM_NOTE_SIZE + 1]);
 static inline bool notes_is_about(simba_op op)
 {
     return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE;
@@ -517,10 +461,8 @@ static inline bool notes_is_about(simba_op op)
 
 void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
                   uint32_t version);
-void process_submit(sim *s, sim_party *party, const simba__actions *actions);
-void process_want(sim *s, sim_party *party, bool wants);
-void process_push(sim *s, unsigned process, unsigned mutex, const simba_push *push);
-void process_push_all(sim *s, unsigned process, simba_push_kind kind);
+/* Its clock, as it was read when the event began that is happening. */
+simba_local process_turn(const sim *s, const sim_process *process);
 
 void process_init(sim *s);
 simba_local process_now(const sim *s, const sim_process *process);

@@ -32,7 +32,7 @@ static bool is_of(const sim_party *party, const char *name)
 {
     char prefix[ZK_PREFIX_MAX];
     for (unsigned over = 0; over < ZK_SESSIONS; over++) {
-        simba__zk_prefix(simba__zk_salted(party->machine.nonce, over), party->id, prefix);
+        simba__zk_prefix(simba__zk_salted(party->candidate.machine.nonce, over), party->id, prefix);
         if (strncmp(name, prefix, strlen(prefix)) == 0)
             return true;
     }

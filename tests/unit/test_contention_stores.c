@@ -269,6 +269,29 @@ static void a_lost_session_leaves_nothing_to_give_back(void **state)
     TRACE("done", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
 }
 
+/* A request that still waited in the client when the session was lost is handed to the next one: it leaves an entry there, which
+ * has to be removed. */
+static void a_request_of_the_next_session_is_given_back(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    for (int fails = 0; fails < 2; fails++) {
+        trace t;
+        trace_init_with(&t, &ms, true, true);
+        trace_start(&t);
+        trace_pass(&t, 1000);
+        TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
+        TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
+        trace_pass(&t, 2000);
+        t.sent_ms = 1500;
+        if (fails)
+            trace_fails(&t, SIMBA_ETIMEDOUT);
+        else
+            TRACE("changed", trace_owned(&t, "other", 5, INT64_MAX / 2));
+        TRACE("release", trace_stop(&t));
+    }
+}
+
 /* S5: what was won by a request that was under way when the session was lost is given back by stop like anything else. */
 static void a_win_after_a_lost_session_is_given_back_too(void **state)
 {
@@ -370,6 +393,7 @@ int main(void)
         cmocka_unit_test(a_look_shortly_before_is_not_in_the_way_either),
         cmocka_unit_test(a_session_lease_ends_with_the_session),
         cmocka_unit_test(a_lost_session_leaves_nothing_to_give_back),
+        cmocka_unit_test(a_request_of_the_next_session_is_given_back),
         cmocka_unit_test(a_win_after_a_lost_session_is_given_back_too),
         cmocka_unit_test(our_own_clock_ends_a_session_first),
         cmocka_unit_test(a_session_that_may_have_ended_is_told),
