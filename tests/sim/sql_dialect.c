@@ -342,9 +342,12 @@ static void fini(void *instance)
     simba__sql_fini(instance);
 }
 
+static const char *const schemes[] = {"sim", NULL};
+
 const simba_backend sim_sql_backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
     .window = SIMBA__SQL_WINDOW,
@@ -362,6 +365,7 @@ const simba_backend sim_sql_backend = {
 const simba_backend sim_postgresql_backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE,
     .window = SIMBA__SQL_WINDOW,
