@@ -4,8 +4,8 @@
 #ifndef SIMBA_CLIENT_ONCE_H
 #define SIMBA_CLIENT_ONCE_H
 
-#include "core/record.h"
 #include "client/notes.h"
+#include "core/record.h"
 
 /* May it begin? SIMBA_ETOOSOON says when it last began. Otherwise the store's error. */
 int simba__once_check(simba__candidate *candidate, int64_t once_per_ms, simba_error *err);

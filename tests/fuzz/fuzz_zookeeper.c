@@ -100,7 +100,6 @@ static bool any_answers(fuzz_input *in, zk_latch *latch, zk_attempt *attempt, un
     if (fuzz_below(in, 16) == 0) {
         if (is_call(calls, ZK_CALL_CREATE))
             simba__zk_latch_not_made(latch, false);
-        simba__zk_latch_disconnected(latch);
         return false;
     }
     if (is_call(calls, ZK_CALL_CREATE)) {
@@ -136,19 +135,13 @@ static void any_watch(fuzz_input *in, zk_latch *latch)
 {
     switch (fuzz_below(in, 6)) {
     case 0:
-        simba__zk_latch_before_fired(latch, fuzz_below(in, 2));
+        simba__zk_latch_before_fired(latch);
         break;
     case 1:
         simba__zk_latch_guard_fired(latch, fuzz_below(in, 2));
         break;
     case 2:
-        simba__zk_numbers_forget(latch->numbers);
-        break;
-    case 3:
-        simba__zk_latch_disconnected(latch);
-        break;
-    case 4:
-        latch->numbers->watched = true;
+        simba__zk_latch_taken(latch);
         break;
     }
 }
@@ -156,10 +149,8 @@ static void any_watch(fuzz_input *in, zk_latch *latch)
 void fuzz_zk_children(const uint8_t *data, size_t size)
 {
     fuzz_input in = {data, size};
-    zk_numbers numbers;
     zk_latch latch;
-    simba__zk_numbers_forget(&numbers);
-    simba__zk_latch_init(&latch, &numbers, 7, "me", 0);
+    simba__zk_latch_init(&latch, 7, "me", 0);
     while (in.left > 0) {
         zk_attempt attempt = {.wish = (zk_wish)fuzz_below(&in, ZK_WISH_ASK + 1)};
         zk_move move = simba__zk_latch_begin(&latch, &attempt);

@@ -17,6 +17,7 @@
 #define TESTS_SIM_WORLD_H
 
 #include "client/candidate.h"
+#include "client/watches.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"
