@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/candidate.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/escape.h"
