@@ -65,13 +65,15 @@ struct testhost {
     simba_note note; /* of the latest READ_NOTE that found one */
     unsigned noted_count;
     unsigned warnings;
-    char log[512]; /* the latest line */
+    unsigned forgets; /* how often the store has said that it keeps nothing */
+    char log[512];    /* the latest line */
 };
 
 /* A request of the test's own. The store gets a copy of it; the reply is filled in here. */
 typedef struct testhost_request {
     simba_request request;
     simba__request *sent; /* what the store has; NULL: nothing, or no more */
+    bool unasked;         /* there was no memory for it: it has failed, and the store never saw it */
     bool done;
     simba_error error;
 } testhost_request;
