@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/once.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -318,9 +319,8 @@ int simba__schedule_driver_note_set(simba__schedule_driver *driver, const void *
 
 static int64_t next_at_ms(const simba__record *record)
 {
-    static const char once[] = "once per ";
-    if (strncmp(record->spec, once, strlen(once)) == 0)
-        return simba__sat_add(record->begun_ms, strtoll(record->spec + strlen(once), NULL, 10));
+    if (simba__once_is_record(record))
+        return simba__once_next_ms(record);
     simba__policy policy = {.spec = record->spec};
     simba__zonefile zone = {.bytes = NULL};
     if (simba__schedule_driver_parse_spec(record->spec, NULL, &policy.recurrence, &zone) < 0)

@@ -431,6 +431,8 @@ sim *client_running(unsigned *ret_process);
 /* Around all that its code does. */
 void client_enter(sim *s, unsigned process);
 void client_leave(void);
+/* Does its store have requests? Those that nobody waits for any more count, too. */
+bool client_has_requests(const sim *s, unsigned process);
 /* It has died: nothing that it does gets out. */
 bool client_is_muted(const sim *s, unsigned process);
 
