@@ -68,6 +68,7 @@ static void ask(simba__handle *handle, const simba__actions *actions, const char
         fail_to_ask(handle, &wanted);
         return;
     }
+    request->latest = actions->latest;
     request->done = on_reply;
     request->of = handle;
     simba__window_add(&client->window, request, client->now);

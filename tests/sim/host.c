@@ -318,6 +318,8 @@ void client_ask(sim_party *party, const simba__actions *actions)
     simba_request wanted = {.mutex = sim_mutex_name(party->mutex), .id = party->id};
     simba__actions_request(actions, party->is_member ? &party->s->timing : NULL, &wanted);
     simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
+    if (request)
+        request->latest = actions->latest;
     party->candidate.handle.generation = actions->generation;
     party->candidate.handle.request = request;
     client_add(party, request, answered);

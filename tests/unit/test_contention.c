@@ -294,6 +294,22 @@ static void a_late_attempt_waits_until_the_last_chance(void **state)
     assert_in_range((t.now_ms * 1000000 + t.actions.timeout_ns) / 1000000, 15588, 15590);
 }
 
+/* L3: a renewal that has to wait before it is handed over has its deadline later, but still shortly before the last chance. */
+static void a_renewal_that_is_handed_over_late_leaves_the_last_chance(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    assert_true(t.actions.submit);
+    assert_in_range((t.actions.latest.ns - INT64_C(5000000000000)) / 1000000, 15088, 15090);
+    trace_pass(&t, 15560);
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    trace_at(&t, timer_ms(&t)); /* the last chance: there is no time for another one */
+    assert_true(t.actions.submit);
+    assert_int_equal(t.actions.latest.ns, 0);
+}
+
 /* S2: nothing is heard from the store, and yet the holder is told, before the lease can end on the store's clock. */
 static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
 {
@@ -481,6 +497,7 @@ int main(void)
         cmocka_unit_test(an_outage_as_long_as_the_transition_costs_nothing),
         cmocka_unit_test(a_swallowed_answer_is_not_waited_for_beyond_the_last_chance),
         cmocka_unit_test(a_late_attempt_waits_until_the_last_chance),
+        cmocka_unit_test(a_renewal_that_is_handed_over_late_leaves_the_last_chance),
         cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
         cmocka_unit_test(the_lease_allows_for_drift),
         cmocka_unit_test(after_a_suspend_the_clock_comes_first),
