@@ -142,12 +142,8 @@ static void message_arrived(sim *s, uint32_t index)
         net_store_arrived(s, &message);
 }
 
-/* The place of a wire that is gone may belong to another process by now: whoever stalled in the middle of its event has to end it. */
 static unsigned process_of_event(const sim *s, const sim_event *event)
 {
-    for (unsigned p = 0; p < s->plan->processes; p++)
-        if (s->process[p].stalled == event->order + 1)
-            return p;
     if (event->kind == EV_TO_PROCESS)
         return s->message[event->arg].process;
     if (event->kind == EV_WIRE_TO_PROCESS)
