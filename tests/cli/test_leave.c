@@ -37,7 +37,7 @@ static int start_servers(void **state)
     fake_start(&halting_redis);
     fake_mysql_start(&dripping_mysql);
     fake_mysql_start(&slow_mysql);
-    fake_zookeeper_start(&mute_zookeeper, (fake_odd){.request = FAKE_CREATE2, .manner = FAKE_SILENCE});
+    fake_zookeeper_start(&mute_zookeeper, (fake_odd){.request = FAKE_CREATE2, .manner = FAKE_MUTE});
     return 0;
 }
 
