@@ -12,7 +12,7 @@
 #include "support.h"
 
 /* From the signal or the limit to the end. Requests have 3 to 4 s for their answers, so who waits for one is seen. */
-#define LEAVES_MS ref_scaled_ms(1500)
+#define LEAVES_MS ref_scaled_ms(2200)
 
 /* --- servers that do not answer --------------------------------------------------------------------- */
 
