@@ -4,8 +4,10 @@
 
 #include "client/calls.h"
 #include "client/candidate.h"
+#include "client/jobs.h"
 #include "client/log.h"
 #include "client/notes.h"
+#include "client/watches.h"
 #include "core/reply.h"
 #include "core/trace.h"
 #include "util/clock.h"

@@ -7,7 +7,6 @@
 #include <stdarg.h>
 
 #include "client/client.h"
-#include "core/trace.h"
 
 /* key, and the member of simba__facts that holds it; whether that is text, a number, or a time that may be unknown */
 #define SIMBA__FACTS(X)                                                                                                \
@@ -56,14 +55,6 @@ enum {
     X(STORE_FAILED, "store-failed", WARN, NULL,                                                                        \
       SIMBA__HAS(MUTEX) | SIMBA__HAS(REQUEST) | SIMBA__HAS(ERROR) | SIMBA__HAS(STORE))                                 \
     X(SLEPT, "slept", INFO, "this machine slept", SIMBA__HAS(SLEPT_MS))
-
-/* The events that a contender has logged already. */
-typedef struct simba__said {
-    bool waits; /* that it waits for the present owner */
-    bool late;  /* that the lease could not be renewed */
-} simba__said;
-
-typedef struct simba__candidate simba__candidate;
 
 /* --- any thread ---------------------------------------------------------------------------------------- */
 

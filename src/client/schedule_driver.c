@@ -48,7 +48,7 @@ static int check(const simba_scheduler_options *options, simba_error *err)
 }
 
 int simba__schedule_driver_parse_spec(const char *spec, simba_error *err, simba__recurrence *ret_recurrence,
-                                simba__zonefile *zone)
+                                      simba__zonefile *zone)
 {
     static const char every[] = "every ";
     static const char cron[] = "cron ";
@@ -92,7 +92,8 @@ static int write_spec(const simba_scheduler_options *options, char ret_spec[SIMB
     return 0;
 }
 
-int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options, simba_error *err)
+int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options,
+                                simba_error *err)
 {
     int rc = check(options, err);
     if (rc == 0)
@@ -184,7 +185,8 @@ static void found(simba__schedule_driver *driver)
 
 static void answered(simba__note_call *call)
 {
-    simba__schedule_driver *driver = (simba__schedule_driver *)(void *)((char *)call - offsetof(simba__schedule_driver, call));
+    simba__schedule_driver *driver =
+        (simba__schedule_driver *)(void *)((char *)call - offsetof(simba__schedule_driver, call));
     simba__callbacks_add(&driver->candidate->handle);
     if (call->rc < 0) {
         after_failure(driver, call->rc);

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static struct {
     void *(*malloc_fn)(size_t);
@@ -64,30 +63,4 @@ void simba__free(void *pointer)
 {
     if (pointer)
         allocator.free_fn(pointer);
-}
-
-/* Memory that is mapped is no heap to a sanitizer, which would take what only it points to for lost. */
-static bool maps(void)
-{
-#ifdef __SANITIZE_ADDRESS__
-    return false;
-#else
-    return allocator.malloc_fn == malloc;
-#endif
-}
-
-void *simba__map(size_t size)
-{
-    if (!maps())
-        return simba__malloc(size);
-    void *pointer = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return pointer == MAP_FAILED ? NULL : pointer;
-}
-
-void simba__unmap(void *pointer, size_t size)
-{
-    if (maps())
-        munmap(pointer, size);
-    else
-        simba__free(pointer);
 }

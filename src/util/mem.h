@@ -11,11 +11,6 @@ void *simba__realloc(void *pointer, size_t size);
 char *simba__strdup(const char *text);
 void simba__free(void *pointer);
 
-/* For a block of many pages that the kernel is to have back when it is freed. glibc's malloc keeps such a block once it has freed a
- * larger one. If the program has brought an allocator, that one is asked. */
-void *simba__map(size_t size);
-void simba__unmap(void *pointer, size_t size);
-
 /* Hand the current allocator to the copy of this file in a module. */
 void simba__mem_share(int (*set)(void *(*malloc_fn)(size_t), void *(*realloc_fn)(void *, size_t),
                                  void (*free_fn)(void *)));

@@ -130,17 +130,23 @@ static void about_sqlite(void **state)
     agree(&simba__backend_sqlite, f->url, &f->a, &f->b);
 }
 
-static void *no_memory(size_t size)
+static int allocations_left;
+
+static void *stingy_malloc(size_t size)
 {
-    (void)size;
-    return NULL;
+    return allocations_left-- > 0 ? malloc(size) : NULL;
 }
 
-static void *no_more_memory(void *pointer, size_t size)
+static void *stingy_realloc(void *pointer, size_t size)
 {
-    (void)pointer;
-    (void)size;
-    return NULL;
+    return allocations_left-- > 0 ? realloc(pointer, size) : NULL;
+}
+
+/* There is memory for the request, and then for nothing more. */
+static void leave_memory_for_a_request(void)
+{
+    allocations_left = 1;
+    assert_int_equal(simba_set_allocator(stingy_malloc, stingy_realloc, free), 0);
 }
 
 /* A waiter of another client cannot be told of a release, since there is no memory for the news: it is told to ask. */
@@ -155,7 +161,7 @@ static void memory_news_without_memory(void **state)
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
     testhost_settle(&f->a);
     f->a.push_count = 0;
-    assert_int_equal(simba_set_allocator(no_memory, no_more_memory, free), 0);
+    leave_memory_for_a_request();
     const simba_reply released = ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
     assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
     assert_mine(released);
@@ -177,7 +183,7 @@ static void memory_taken_again_without_memory(void **state)
     testhost_settle(&f->a);
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
-    assert_int_equal(simba_set_allocator(no_memory, no_more_memory, free), 0);
+    leave_memory_for_a_request();
     const simba_reply again = acquire(&f->a, "orders", "a", 2);
     assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
     assert_mine(again);

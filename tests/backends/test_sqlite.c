@@ -681,10 +681,10 @@ static bool try_everything(fixture *f)
     f->a.listed_count = 0;
     bool enough = watched == 0;
     for (int i = 0; i < MANY; i++) { /* more than the batch has room for at first */
-        many[i] = testhost_request_of(&f->a, i ? SIMBA_OP_LIST : SIMBA_OP_ACQUIRE, i ? "none" : "orders", "me", 1, 0);
+        const char *mutex = i == 0 ? "orders" : i == 1 ? NULL : "none";
+        many[i] = testhost_request_of(&f->a, i ? SIMBA_OP_LIST : SIMBA_OP_ACQUIRE, mutex, "me", 1, 0);
         testhost_submit(&f->a, &many[i]);
     }
-    many[1].request.mutex = NULL;
     testhost_flush(&f->a);
     testhost_run_jobs(&f->a);
     for (int i = 0; i < MANY; i++) {

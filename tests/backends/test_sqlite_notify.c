@@ -14,7 +14,7 @@ static void release_in_another_process(void **state)
     int held[2];
     int watched[2];
     char byte = 0;
-    assert_int_equal(pipe(grants), 0);
+    assert_int_equal(pipe(held), 0);
     assert_int_equal(pipe(watched), 0);
     const pid_t child = fork();
     if (child == 0) {
@@ -673,12 +673,12 @@ static void unsure_mark_makes_nothing_known(void **state)
     fixture *f = *state;
     static simba__sqlite_watches watches;
     simba_topic topic = {.mutex = "orders"};
-    simba__sqlite_watches_init(&news, &f->a.host);
-    simba__sqlite_watch *watched = simba__sqlite_watches_add(&news, &topic, 0);
+    simba__sqlite_watches_init(&watches, &f->a.host);
+    simba__sqlite_watch *watched = simba__sqlite_watches_add(&watches, &topic, 0);
     const simba__sqlite_effect effect = {.hash = watched->hash, .replaced = SIMBA__SQLITE_NOTIFY_UNSURE, .marked = 2};
-    simba__sqlite_watches_marked(&news, &effect);
+    simba__sqlite_watches_marked(&watches, &effect);
     assert_int_equal(watched->known, SIMBA__SQLITE_NOTIFY_UNSEEN);
-    simba__sqlite_watches_remove(&news, watched);
+    simba__sqlite_watches_remove(&watches, watched);
 }
 
 /* A mark was lost between two others, and whoever made it said so: all that is watched is looked at. */

@@ -58,7 +58,7 @@ static const char *id_of(uint64_t nonce)
     return id;
 }
 
-/* It comes to an end in time, and that is honest. */
+/* It comes to an end in time, and that is honest. The host itself asks until it has the memory for a request. */
 static simba_reply ask_once(simba_op op, const char *mutex, uint64_t nonce, uint64_t token, bool queue)
 {
     testhost_request r = testhost_request_of(&a, op, mutex, id_of(nonce), nonce, token);
@@ -69,7 +69,10 @@ static simba_reply ask_once(simba_op op, const char *mutex, uint64_t nonce, uint
         r.request.note_number = 1;
     }
     a.listed_count = 0;
-    testhost_submit(&a, &r);
+    do {
+        r.done = false;
+        testhost_submit(&a, &r);
+    } while (r.unasked);
     testhost_flush(&a);
     assert_true(testhost_pump(&a, &r.done, PATIENCE_MS));
     const int status = r.request.reply.status;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "util/clock.h"
+#include "util/error.h"
 #include "util/random.h"
 
 static testhost *of(simba_host *host)
@@ -291,20 +292,16 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
                                           .deadline = {read_clock(h).ns + 4000 * SIMBA__NS_PER_MS}}};
 }
 
-/* Where a test has the allocator fail on purpose, this request is not meant: try again. */
-static simba__request *make_request(const simba_request *shown, int64_t timeout_ns)
-{
-    simba__request *request = NULL;
-    for (int i = 0; i < 10 && !request; i++)
-        request = simba__request_new(shown, timeout_ns);
-    assert(request);
-    return request;
-}
-
 void testhost_submit(testhost *h, testhost_request *r)
 {
     const simba_local now = read_clock(h);
-    r->sent = make_request(&r->request, r->request.deadline.ns - now.ns);
+    r->sent = simba__request_new(&r->request, r->request.deadline.ns - now.ns);
+    r->unasked = !r->sent;
+    if (r->unasked) {
+        r->done = true;
+        r->request.reply = (simba_reply){.status = simba__fail(&r->error, SIMBA_ENOMEM, "out of memory")};
+        return;
+    }
     r->sent->of = r;
     r->sent->done = on_done;
     simba__window_add(&h->window, r->sent, now);

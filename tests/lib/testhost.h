@@ -72,6 +72,7 @@ struct testhost {
 typedef struct testhost_request {
     simba_request request;
     simba__request *sent; /* what the store has; NULL: nothing, or no more */
+    bool unasked;         /* there was no memory for it: it has failed, and the store never saw it */
     bool done;
     simba_error error;
 } testhost_request;

@@ -61,6 +61,11 @@ bool client_is_muted(const sim *s, unsigned process)
     return s->client[process]->muted;
 }
 
+bool client_has_requests(const sim *s, unsigned process)
+{
+    return s->client[process]->window.outstanding.count > 0;
+}
+
 sim *client_sim(simba_host *host, unsigned *ret_process)
 {
     *ret_process = of(host)->process;
