@@ -294,6 +294,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
     globals->quiet = true;
+    globals->warns_of_restarts = true;
     globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)

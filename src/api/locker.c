@@ -157,7 +157,8 @@ static void wait_for_it(simba_locker *locker, simba_local until)
             until = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
             simba__handle_send_stop(handle);
         } else if (stopping && simba__local_reached(client->now, until)) {
-            if (locker->candidate.machine.op == SIMBA_OP_ACQUIRE)
+            /* What the store answered to an earlier request says more than its silence now. */
+            if (locker->candidate.machine.op == SIMBA_OP_ACQUIRE && locker->acquire_error.code == 0)
                 simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE, "acquire %s: the store does not answer",
                             handle->watch->mutex);
             return;
@@ -294,10 +295,10 @@ static int release(simba_locker *locker, simba_error *err)
     if (handle->client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
     const int rc = machine->last_error;
-    const bool sure = rc == 0 && locker->release_error.code == 0; /* a release without an answer may have been carried out */
+    const bool sure =
+        rc == 0 && locker->release_error.code == 0; /* a release without an answer may have been carried out */
     if (locker->reason == SIMBA_REASON_STOPPED && sure && machine->last_outcome != SIMBA_MINE) /* news to us */
-        locker->reason =
-            machine->last_outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED;
+        locker->reason = machine->last_outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED;
     if (locker->reason != SIMBA_REASON_STOPPED)
         return simba__fail(err, SIMBA_ELOST, "release %s: leadership ended before: %s", mutex,
                            simba_reason_name((simba_reason)locker->reason));

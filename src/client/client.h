@@ -113,6 +113,7 @@ struct simba_client {
 
     simba__store_state store_state; /* as last logged */
     char said_server[64];
+    bool said_forgets;      /* that the store forgets what it grants when its server restarts */
     simba_error last_cause; /* the latest error of the store, so that 100,000 contenders do not all report it */
     simba_local last_cause_at;
     uint64_t last_cause_successes; /* grants and renewals until then */

@@ -356,3 +356,11 @@ simba_error simba__log_failure(simba_client *client, const simba_request *reques
                     .store = simba_url_shown(client->url)});
     return whole;
 }
+
+void simba__log_forgets(simba_client *client, const char *text)
+{
+    if (client->said_forgets)
+        return;
+    client->said_forgets = true;
+    say_at(&client->options, SIMBA_LOG_WARN, STORE_FORGETS, text, &(facts){.store = simba_url_shown(client->url)});
+}

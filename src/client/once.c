@@ -26,10 +26,9 @@ static int read_record(simba__candidate *candidate, simba__note_call *call, simb
     if (size < 0)
         return simba__wrap(err, size, "%s", mutex);
     if (size > 0 && !simba__once_is_record(ret_record))
-        return simba__fail(
-            err, SIMBA_ESTATE,
-            "%s has a schedule (%.60s), whose record a run once per period would replace; use another mutex", mutex,
-            ret_record->spec);
+        return simba__fail(err, SIMBA_ESTATE,
+                           "%s has a schedule, whose record a run once per period would replace; use another mutex",
+                           mutex);
     return size;
 }
 

@@ -43,6 +43,16 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     va_end(args);
 }
 
+static void host_forgets(simba_host *host, const char *format, ...)
+{
+    char text[2048];
+    (void)host;
+    va_list args;
+    va_start(args, format);
+    FUZZ_CHECK(vsnprintf(text, sizeof text, format, args) > 0);
+    va_end(args);
+}
+
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
     char text[2048];
@@ -201,6 +211,7 @@ bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
         .epoch_us = host_epoch_us,
         .random = host_random,
         .log = host_log,
+        .forgets = host_forgets,
         .complete = host_complete,
         .fail = host_fail,
         .listed = host_listed,

@@ -111,6 +111,12 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     (void)format;
 }
 
+static void host_forgets(simba_host *host, const char *format, ...)
+{
+    (void)host;
+    (void)format;
+}
+
 /* --- timers ------------------------------------------------------------------------------------------ */
 
 static void plan_timer(sim_client *client)
@@ -497,6 +503,7 @@ static const simba_host functions = {
     .epoch_us = host_epoch_us,
     .random = host_random,
     .log = host_log,
+    .forgets = host_forgets,
     .complete = host_complete,
     .fail = host_fail,
     .listed = host_listed,

@@ -133,6 +133,19 @@ static void a_stop_withdraws_what_was_not_sent(void **state)
     TRACE("done", trace_not_sent(&t));
 }
 
+/* S5: that an acquire was not sent says nothing about the one before it, which may have been granted. */
+static void an_unsent_acquire_hides_no_earlier_one(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    TRACE("acquire", trace_at(&t, timer_ms(&t)));
+    TRACE("withdraw", trace_stop(&t));
+    TRACE("release", trace_not_sent(&t));
+}
+
 /* A renewal that was not sent changes nothing, and the lease is given back all the same. */
 static void a_stop_while_a_renewal_waits_gives_back(void **state)
 {
@@ -488,6 +501,7 @@ int main(void)
         cmocka_unit_test(gives_back_a_win_that_comes_too_late),
         cmocka_unit_test(a_lease_counts_from_the_asking),
         cmocka_unit_test(a_stop_withdraws_what_was_not_sent),
+        cmocka_unit_test(an_unsent_acquire_hides_no_earlier_one),
         cmocka_unit_test(a_stop_while_a_renewal_waits_gives_back),
         cmocka_unit_test(a_lost_reply_is_asked_for_again_under_the_same_nonce),
         cmocka_unit_test(every_start_has_a_nonce_of_its_own),
