@@ -36,6 +36,7 @@ typedef struct cli_globals {
     const char *status_listen;     /* where others may ask, see health/health.h */
     const char *notify;            /* when to tell systemd that we are ready */
     bool quiet;                    /* the command prints its own messages in place of the library's warnings */
+    bool warns_of_restarts;        /* even then: the command says that the store forgets its owners when it restarts */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
     bool only_looks;               /* the command must not create a store: an empty one hides a mistyped path */
     bool configured;               /* the configuration file was looked at */

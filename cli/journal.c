@@ -21,8 +21,9 @@ enum {
 static struct {
     const char *command;
     _Atomic simba_log_level shown; /* on standard error */
-    int events;                    /* descriptor of the event log, -1: none */
-    pthread_mutex_t lock;          /* guards the members below */
+    bool warns_of_restarts;
+    int events;           /* descriptor of the event log, -1: none */
+    pthread_mutex_t lock; /* guards the members below */
     char said[512];
     time_t said_at;
     char *kept[KEPT_MAX]; /* lines */
@@ -70,6 +71,13 @@ static bool is_repeated(const simba_log_record *record)
     return false;
 }
 
+/* A command that keeps warnings back does so because their causes may pass. This one will not. */
+static bool is_shown(const simba_log_record *record)
+{
+    const bool forgets = strcmp(record->event, "store-forgets") == 0;
+    return forgets ? journal.warns_of_restarts || journal.shown > SIMBA_LOG_WARN : record->level <= journal.shown;
+}
+
 static void take(void *user, const simba_log_record *record)
 {
     (void)user;
@@ -79,7 +87,7 @@ static void take(void *user, const simba_log_record *record)
     }
     refusal_note(record);
     pthread_mutex_lock(&journal.lock);
-    const bool show = record->level <= journal.shown;
+    const bool show = is_shown(record);
     if (show ? !is_repeated(record) : record->level == SIMBA_LOG_WARN) {
         char *line = say_line(journal.command, SAY_LIBRARY, record);
         if (show) {
@@ -138,6 +146,7 @@ int journal_open(const char *command, const cli_globals *globals, simba_client_o
         options->log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
     journal.command = command;
     journal.shown = options->log_level;
+    journal.warns_of_restarts = globals->warns_of_restarts;
     if (globals->quiet)
         cli_show_warnings(false);
     if (options->log_level < SIMBA_LOG_DEBUG)

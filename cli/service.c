@@ -206,6 +206,7 @@ int service_run(service *s)
         return code;
     s->exit_code = CLI_GO;
     s->globals->quiet = true;
+    s->globals->warns_of_restarts = true;
     s->globals->dispatch = SIMBA_DISPATCH_FD;
     code = health_open(command, s->globals, look, s);
     if (code == CLI_GO)

@@ -16,7 +16,7 @@
 #   examples.*                                          must end with status 0, see tests/examples
 #   install.{consumer,docs,release}                     see tests/install, tests/docs, tests/release
 #   python.{types,example,<store>}                      see bindings/python; like install, not with sanitizers
-#   package.{debian,tarball,kernel,python,site}         see tests/package, scripts/site; run when they are asked for
+#   package.{debian,bare,tarball,kernel,python,site}    see tests/package, scripts/site; run when they are asked for
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
@@ -443,8 +443,9 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
         endforeach()
     endif()
     _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
+    _simba_add_test(package bare COMMAND "${PROJECT_SOURCE_DIR}/tests/package/bare" "${PROJECT_SOURCE_DIR}")
     # They build everything, some of it twice, and fetch packages: on a busy machine that takes most of an hour.
-    set_tests_properties(package.debian PROPERTIES TIMEOUT 5400)
+    set_tests_properties(package.debian package.bare PROPERTIES TIMEOUT 5400)
     _simba_add_test(package tarball COMMAND "${PROJECT_SOURCE_DIR}/tests/package/tarball" "${PROJECT_SOURCE_DIR}")
     _simba_add_test(package kernel COMMAND "${PROJECT_SOURCE_DIR}/tests/package/kernel" "${PROJECT_SOURCE_DIR}")
     # Both build the tarball, in the same folder.

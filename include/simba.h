@@ -628,20 +628,25 @@ typedef struct simba_locker_options {
     const char *id;
     simba_timing timing;
     /* 0: no such rule. Otherwise acquire returns SIMBA_ETOOSOON at once if an acquire under such a rule succeeded within
-     * the last so many milliseconds, here or elsewhere, by the store's clock. The note of the mutex records the last
-     * success, as it does for a schedule: see simba_schedule_read. simba_locker_note and _note_set read and write the
-     * rest of the note. Acquire returns SIMBA_ESTATE if the note has the record of a schedule. Needs a store that keeps
-     * notes. */
+     * the last so many milliseconds, here or elsewhere, by the store's clock. The note of the mutex records when the
+     * latest such run began, and simba_locker_once_end adds how it ended: see simba_schedule_read. simba_locker_note and
+     * _note_set read and write the rest of the note. Acquire returns SIMBA_ESTATE if the note has the record of a
+     * schedule. Needs a store that keeps notes. */
     int64_t once_per_ms;
     /* 0: none. Otherwise nobody else gets the mutex for so many milliseconds after acquire. The client makes the lease at
      * least as long. If you release earlier, or the client closes, or the process dies, the lease stays until it ends by
      * itself. Not available where leases are sessions. */
     int64_t min_hold_ms;
+    /* With once_per_ms: a run that failed or was cut short may begin again within the period. A run failed if its holder
+     * called simba_locker_once_end with a result other than 0. It was cut short if its holder gave the mutex back, lost
+     * it or died without that call. While a run goes on, acquire waits for its end. A run that begins again begins a new
+     * period. */
+    bool once_retry_failed;
 } simba_locker_options;
 
 #define SIMBA_LOCKER_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
-        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT, 0, 0                                                 \
+        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT, 0, 0, false                                          \
     }
 
 /* Make a lock for a mutex. It acquires nothing yet. `options` may be NULL.
@@ -658,6 +663,14 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
  * ETOOSOON (once_per_ms), and at once any permanent error of the store. With once_per_ms it sends up to three more
  * requests to the store, and each may take as long as a request may. */
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
+
+/* Record how a run under once_per_ms has ended, and when by the store's clock: 0 is success, any other number is the
+ * program's own. Call it while the mutex is held, before release. You may call it again, for instance after an error; the
+ * last result counts. No other thread may write the note of this locker meanwhile. Blocks for two answers.
+ * Errors: ESTATE (the locker has no once_per_ms or does not hold the mutex), ELOST (leadership has ended, and nothing was
+ * recorded), EINVAL (the note of the work leaves no room), and the store's errors. After EUNAVAILABLE or ETIMEDOUT the
+ * store may have recorded the end or not. */
+SIMBA_API int simba_locker_once_end(simba_locker *locker, int result, simba_error *err);
 
 /* Give the mutex back. Whatever release returns, the mutex is no longer held, and you can use the locker again.
  * Errors: ELOST (leadership had ended before; the text says why), ESTATE (not held), EUNAVAILABLE, ETIMEDOUT (given up

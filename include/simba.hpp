@@ -536,6 +536,7 @@ struct locker_options {
     simba::timing timing;
     milliseconds once_per{0}; /* see simba_locker_options */
     milliseconds min_hold{0};
+    bool once_retry_failed = false;
 };
 
 /* A blocking lock, and a TimedLockable: std::unique_lock and std::scoped_lock take it. It is not re-entrant. */
@@ -549,6 +550,7 @@ class locker
         c.timing = options.timing.c();
         c.once_per_ms = options.once_per.count();
         c.min_hold_ms = options.min_hold.count();
+        c.once_retry_failed = options.once_retry_failed;
         simba_error err{};
         simba_locker *handle = nullptr;
         if (simba_locker_new(on.c(), mutex.c_str(), &c, &err, &handle) < 0)
@@ -564,6 +566,12 @@ class locker
     {
         const std::int64_t ms = detail::count(timeout);
         return acquire_ms(ms > 0 ? ms : 0);
+    }
+    /* With once_per, before release: record how the run has ended; 0 is success. */
+    status_result once_end(int result = 0) noexcept
+    {
+        simba_error err{};
+        return detail::of(simba_locker_once_end(c(), result, &err), err);
     }
     /* SIMBA_ELOST: leadership had ended before, and ended_by() says why. */
     status_result release() noexcept
@@ -692,6 +700,11 @@ class [[nodiscard]] lock_guard
     std::uint64_t token() const noexcept
     {
         return locker_.token();
+    }
+    /* As of a locker. A scope that ends without this call leaves a run that was cut short. */
+    status_result once_end(int result = 0) noexcept
+    {
+        return locker_.once_end(result);
     }
     /* Give the mutex back before the scope ends, and learn whether it was still held. */
     status_result release() noexcept

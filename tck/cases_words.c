@@ -33,8 +33,8 @@ static char *place_of(struct listener *listener, const simba_log_record *record)
         return listener->failed;
     if (strcmp(record->event, "reconnected") == 0)
         return listener->reconnected;
-    if (strcmp(record->event, "note") == 0 || (mutex && strcmp(mutex, listener->mutex) != 0) ||
-        listener->count == HEARD_MAX)
+    if (strcmp(record->event, "note") == 0 || strcmp(record->event, "store-forgets") == 0 ||
+        (mutex && strcmp(mutex, listener->mutex) != 0) || listener->count == HEARD_MAX)
         return NULL;
     return listener->heard[listener->count++];
 }

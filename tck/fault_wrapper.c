@@ -212,6 +212,17 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     outer->log(outer, level, "%s", text);
 }
 
+static void host_forgets(simba_host *host, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    simba_host *outer = of_host(host)->outer;
+    outer->forgets(outer, "%s", text);
+}
+
 static void host_complete(simba_host *host, simba_request *request)
 {
     struct shadow *shadow = CONTAINER_OF(request, struct shadow, request);
@@ -336,6 +347,7 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .epoch_us = host_epoch_us,
         .random = host_random,
         .log = host_log,
+        .forgets = host_forgets,
         .complete = host_complete,
         .fail = host_fail,
         .listed = host_listed,

@@ -84,6 +84,9 @@ bool child_ended_well(const child_end *end);
 /* The exit code that matches a wait status. */
 int child_exit_code(int status);
 
+/* The exit code for how it ended: its own, or that of simba. 0 is success. */
+int child_result(const child_end *end);
+
 /* What the environment of a command says about its lease. */
 typedef struct child_lease {
     const char *mutex;
@@ -102,7 +105,7 @@ typedef struct child_lease {
  * it. */
 char **child_environment(const cli_globals *globals, const child_lease *lease);
 
-/* Print one line about why it ended, unless that is obvious, and return the exit code. `reason` is what ended
+/* Print one line about why it ended, unless that is obvious, and return child_result(). `reason` is what ended
  * leadership before that, if it is known. */
 int child_explain(const child_plan *plan, const child_end *end, simba_reason reason);
 

@@ -104,13 +104,7 @@ static const char *how(const child_end *end)
                          : "with SIGTERM";
 }
 
-static int explain_no_exec(const child_plan *plan, const child_end *end)
-{
-    return cli_fail(plan->command, end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC, "%s cannot be run: %s.",
-                    plan->argv[0], strerror(end->error));
-}
-
-static int explain_end(const child_plan *plan, const child_end *end, simba_reason reason)
+static void explain_end(const child_plan *plan, const child_end *end, simba_reason reason)
 {
     if (end->immortal)
         cli_say(plan->command, "the command has ended, but something that it left behind could not be killed.");
@@ -122,16 +116,17 @@ static int explain_end(const child_plan *plan, const child_end *end, simba_reaso
     else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
         cli_say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
                 strsignal(WTERMSIG(end->status)));
-    return child_exit_code(end->status);
 }
 
 int child_explain(const child_plan *plan, const child_end *end, simba_reason reason)
 {
     switch (end->why) {
     case CHILD_NO_EXEC:
-        return explain_no_exec(plan, end);
+        cli_say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+        break;
     case CHILD_ENDED:
-        return explain_end(plan, end, reason);
+        explain_end(plan, end, reason);
+        break;
     case CHILD_LOST:
         cli_say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
                 reason != SIMBA_REASON_NONE ? simba_reason_name(reason) : "the lease was over", how(end));
@@ -148,6 +143,15 @@ int child_explain(const child_plan *plan, const child_end *end, simba_reason rea
         cli_say(plan->command, "the watchdog of the command was killed, and so the command was too.");
         break;
     }
+    return child_result(end);
+}
+
+int child_result(const child_end *end)
+{
+    if (end->why == CHILD_ENDED)
+        return child_exit_code(end->status);
+    if (end->why == CHILD_NO_EXEC)
+        return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
     return CLI_LOST;
 }
 

@@ -15,8 +15,8 @@ static void print_overview(void)
     }
     printf("\nOptions, before or after the name of a command:\n");
     cli_print_global_options(CLI_TAKES_ALL);
-    printf("  -h, --help              Explain simba, or the command\n"
-           "  -V, --version           Print the version\n\n"
+    printf("  -h, --help                Explain simba, or the command\n"
+           "  -V, --version             Print the version\n\n"
            "Without --url: $SIMBA_URL, then the configuration file, then a SQLite file of yours.\n"
            "Exit codes: 0 done, 1 failed, 64 usage, 65 note too long, 69 store unreachable, 71 system,\n"
            "75 not obtained in time, 77 no permission, 78 configuration, 79 leadership lost;\n"

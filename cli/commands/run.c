@@ -27,6 +27,7 @@ typedef struct run_wish {
     int64_t grace_ms; /* -1: as long as seems good */
     int64_t max_hold_ms;
     int64_t once_per_ms; /* 0: no such rule */
+    bool retry_failed;   /* with it */
     int64_t min_hold_ms; /* 0: none */
     int busy_code;       /* exit code for "not obtained" */
 } run_wish;
@@ -182,6 +183,17 @@ static int write_note(void *holder, const void *bytes, size_t length, simba_erro
     return simba_locker_note_set(holder, bytes, length, err);
 }
 
+/* For --once-per. Who has lost the mutex may record nothing: the run counts as cut short, and the caller says why. */
+static void record_end(const run_wish *wish, simba_locker *locker, int result)
+{
+    simba_error error;
+    if (wish->once_per_ms == 0)
+        return;
+    const int code = simba_locker_once_end(locker, result, &error);
+    if (code < 0 && code != SIMBA_ELOST && code != SIMBA_ESTATE)
+        cli_say(COMMAND, "the store has no record of how the command ended: %s.", error.text);
+}
+
 static int run_held(const run_wish *wish, const child_times *times, simba_client *client, simba_locker *locker,
                     cli_signals *signals)
 {
@@ -213,13 +225,15 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
     const int kept = code == 0 && child_ended_well(&end) ? child_note_keep(&note) : CLI_GO;
+    const int result = code < 0 ? CLI_SYSTEM : child_result(&end);
+    record_end(wish, locker, result == CLI_OK && kept != CLI_GO ? kept : result);
     const simba_reason reason = release(locker);
     free((void *)environment);
     child_note_close(&note);
     if (code < 0)
         return cli_fail(COMMAND, CLI_SYSTEM, "no process could be started: %s.", strerror(-code));
-    const int explained = child_explain(&plan, &end, reason);
-    return explained == CLI_OK && kept != CLI_GO ? kept : explained;
+    child_explain(&plan, &end, reason);
+    return result == CLI_OK && kept != CLI_GO ? kept : result;
 }
 
 /* The time that the user allows, but at least a moment, to find out what is wrong. */
@@ -242,6 +256,7 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     options.id = wish->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&times);
     options.once_per_ms = wish->once_per_ms;
+    options.once_retry_failed = wish->retry_failed;
     options.min_hold_ms = wish->min_hold_ms;
     if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)
         return cli_failure(COMMAND, &w->error);
@@ -279,6 +294,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
     globals->quiet = true;
+    globals->warns_of_restarts = true;
     globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
@@ -302,6 +318,7 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &wish.wait_ms},
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
         {"once-per", 0, CLI_DURATION, "D", "Do nothing if anybody began it within this time", &wish.once_per_ms},
+        {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &wish.retry_failed},
         {"min-hold", 0, CLI_DURATION, "D", "Keep others out for this long, whatever happens", &wish.min_hold_ms},
         {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &wish.busy_code},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &wish.grace_ms},
@@ -328,6 +345,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         return parsed;
     if (no_wait && wish.wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
+    if (wish.retry_failed && wish.once_per_ms == 0)
+        return cli_usage_error(COMMAND, "--retry-failed is for --once-per");
     if (no_wait)
         wish.wait_ms = 0;
     wish.mutex = argv[0];

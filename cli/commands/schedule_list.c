@@ -14,11 +14,10 @@
 
 static const char *result_of(const simba_schedule_info *info, char text[WHEN_SIZE])
 {
-    const bool once = strncmp(info->when, "once ", 5) == 0;
     if (info->begun_at_ms == 0)
         return "-";
     if (info->ended_at_ms == 0)
-        return once ? "begun" : "unfinished";
+        return "unfinished";
     snprintf(text, WHEN_SIZE, info->result == 0 ? "ok" : "failed (%d)", info->result);
     return text;
 }
@@ -59,15 +58,16 @@ static void print_line(const term *t, size_t number, const char *mutex, const si
 {
     char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES) + 8];
     char last[WHEN_SIZE];
+    char ended[WHEN_SIZE];
     char next[WHEN_SIZE];
     char result[WHEN_SIZE];
     char plan[sizeof info->when];
     if (number == 0)
-        printf("%s%-24s  %-24s  %-12s  %-24s  WHEN%s\n", term_on(t, TERM_BOLD), "MUTEX", "LAST", "RESULT", "NEXT",
-               term_off(t));
-    printf("%-24s  %-24s  %-12s  %-24s  %s\n", simba__escape(mutex, name, sizeof name),
-           when_utc(info->begun_at_ms, last), result_of(info, result), when_utc(info->next_at_ms, next),
-           plan_of(info, plan));
+        printf("%s%-24s  %-24s  %-24s  %-12s  %-24s  WHEN%s\n", term_on(t, TERM_BOLD), "MUTEX", "LAST", "ENDED",
+               "RESULT", "NEXT", term_off(t));
+    printf("%-24s  %-24s  %-24s  %-12s  %-24s  %s\n", simba__escape(mutex, name, sizeof name),
+           when_utc(info->begun_at_ms, last), when_utc(info->ended_at_ms, ended), result_of(info, result),
+           when_utc(info->next_at_ms, next), plan_of(info, plan));
 }
 
 static void print_all(const look *l, bool json)

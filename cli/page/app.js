@@ -52,7 +52,7 @@ function outcomeOf(run, isLast, isOwned) {
   const missed = run.missed > 0 ? ", after " + run.missed + " missed" : "";
   // Between two looks a run may end and the next one begin.
   if (run.ended === null) return (!isLast ? "its end was not seen" : isOwned ? "runs" : "was cut short") + late + missed;
-  return (run.result === 0 ? "ended well" : "failed (" + run.result + ")") + " after " + span(Date.parse(run.ended) - Date.parse(run.begun)) + late + missed;
+  return (run.result === 0 ? "ended well" : "failed (" + run.result + ")") + " after " + span(Date.parse(run.ended) - Date.parse(run.begun)) + " at " + clock(Date.parse(run.ended)) + late + missed;
 }
 
 // --- order ---------------------------------------------------------------------------------------

@@ -206,6 +206,9 @@ struct simba_host {
     int64_t (*epoch_us)(simba_host *host); /* any thread; wall clock, to show to people and as a floor for tokens */
     uint64_t (*random)(simba_host *host);  /* any thread */
     void (*log)(simba_host *host, simba_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+    /* The server does not keep what it acknowledges: if it restarts, two may hold one mutex. The text says which server, why,
+     * and what to change. The client warns of it once; later calls do nothing. */
+    void (*forgets)(simba_host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
     void (*complete)(simba_host *host, simba_request *request);
     void (*fail)(simba_host *host, simba_request *request, int code, const char *format, ...)
@@ -289,7 +292,7 @@ typedef struct simba_backend {
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
     size_t instance_size;
     unsigned caps;
-    unsigned window;  /* requests that it takes at a time, counted apart for those of holders and for all others; 0: 256 */
+    unsigned window;  /* requests that it takes at a time, counted apart for holders and for all others; 0: 256 */
     unsigned workers; /* threads for host->work: the initial value of host->workers */
 
     /* On the thread that opens the client, before anything else; without the lock, and may block. */

@@ -1,6 +1,7 @@
 /* The contender, on which the other doors are built. core/telling.h decides what its callbacks are told. */
 #include <simba.h>
 
+#include "client/log.h"
 #include "client/notes.h"
 #include "core/telling.h"
 #include "util/clock.h"

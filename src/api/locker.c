@@ -13,8 +13,8 @@ enum { LEAVE_MS = 50, ONCE_MS = 80 };
 
 struct simba_locker {
     simba__candidate candidate; /* first */
-    int64_t once_per_ms;        /* 0: no such rule, as the next one */
-    int64_t min_hold_ms;
+    simba__once once;
+    int64_t min_hold_ms;       /* 0: no such rule */
     simba_error acquire_error; /* of the latest answer to an acquire, if that failed */
     simba_error release_error; /* likewise to a release */
     bool waiting;              /* a thread is in acquire */
@@ -73,6 +73,8 @@ static int check_rules(const simba_client *client, simba_locker_options *options
                            (long long)options->once_per_ms, (long long)SIMBA_LEASE_MAX_MS);
     if (options->once_per_ms > 0 && !(client->backend->caps & SIMBA_CAP_NOTE))
         return simba__fail(err, SIMBA_ENOTSUP, "once_per_ms: %s:// keeps no notes", scheme);
+    if (options->once_retry_failed && options->once_per_ms == 0)
+        return simba__fail(err, SIMBA_EINVAL, "once_retry_failed needs once_per_ms");
     if (options->min_hold_ms < 0 || options->min_hold_ms > SIMBA_LEASE_MAX_MS)
         return simba__fail(err, SIMBA_EINVAL, "min_hold_ms is %lld; it must be from 0 to %lld",
                            (long long)options->min_hold_ms, (long long)SIMBA_LEASE_MAX_MS);
@@ -110,7 +112,7 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
         return rc;
     }
     locker->candidate.machine.once = true;
-    locker->once_per_ms = own.once_per_ms;
+    locker->once = (simba__once){own.once_per_ms, own.once_retry_failed};
     locker->min_hold_ms = own.min_hold_ms;
     *ret_locker = locker;
     return 0;
@@ -155,7 +157,8 @@ static void wait_for_it(simba_locker *locker, simba_local until)
             until = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
             simba__handle_send_stop(handle);
         } else if (stopping && simba__local_reached(client->now, until)) {
-            if (locker->candidate.machine.op == SIMBA_OP_ACQUIRE)
+            /* What the store answered to an earlier request says more than its silence now. */
+            if (locker->candidate.machine.op == SIMBA_OP_ACQUIRE && locker->acquire_error.code == 0)
                 simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE, "acquire %s: the store does not answer",
                             handle->watch->mutex);
             return;
@@ -205,8 +208,8 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, 
 
 static int release(simba_locker *locker, simba_error *err);
 
-/* Under the lock. Whoever finds that it has been begun need not wait for the one who does it; and of several who wait, only the
- * first may begin. */
+/* Under the lock. The rule is asked before the wait, because a run that counts makes the wait pointless; and once more by
+ * the holder, because of several who waited only the first may begin. */
 static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_local until, simba_error *err)
 {
     simba__contention *machine = &locker->candidate.machine;
@@ -214,12 +217,12 @@ static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_loca
     int rc = 0;
     if (idle)
         machine->min_hold_ns = 0;
-    if (idle && locker->once_per_ms > 0)
-        rc = simba__once_check(&locker->candidate, locker->once_per_ms, err);
+    if (idle && locker->once.per_ms > 0)
+        rc = simba__once_check(&locker->candidate, &locker->once, err);
     if (rc == 0)
         rc = acquire(locker, timeout_ms, until, err);
-    if (rc == 0 && locker->once_per_ms > 0) {
-        rc = simba__once_begin(&locker->candidate, locker->once_per_ms, err);
+    if (rc == 0 && locker->once.per_ms > 0) {
+        rc = simba__once_begin(&locker->candidate, &locker->once, err);
         if (rc < 0)
             (void)release(locker, NULL);
     }
@@ -243,6 +246,27 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
                                   ? simba__local_add(client->now, timeout_ms * SIMBA__NS_PER_MS)
                                   : SIMBA__NEVER;
     rc = acquire_by_rules(locker, timeout_ms, until, err);
+    simba__unlock(client);
+    return rc;
+}
+
+/* --- once per period -------------------------------------------------------------------------------- */
+
+int simba_locker_once_end(simba_locker *locker, int result, simba_error *err)
+{
+    if (!locker)
+        return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
+    simba_client *client = locker->candidate.handle.client;
+    const char *mutex = locker->candidate.handle.watch->mutex;
+    int rc = simba__lock_checked(client, false, err);
+    if (rc < 0)
+        return rc;
+    if (locker->once.per_ms == 0)
+        rc = simba__fail(err, SIMBA_ESTATE, "once_end %s: this locker has no once_per_ms", mutex);
+    else if (!locker->held || locker->releasing)
+        rc = simba__fail(err, SIMBA_ESTATE, "once_end %s: this locker does not hold it", mutex);
+    else
+        rc = simba__once_end(&locker->candidate, result, err);
     simba__unlock(client);
     return rc;
 }
@@ -271,10 +295,10 @@ static int release(simba_locker *locker, simba_error *err)
     if (handle->client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
     const int rc = machine->last_error;
-    const bool sure = rc == 0 && locker->release_error.code == 0; /* a release without an answer may have been carried out */
+    const bool sure =
+        rc == 0 && locker->release_error.code == 0; /* a release without an answer may have been carried out */
     if (locker->reason == SIMBA_REASON_STOPPED && sure && machine->last_outcome != SIMBA_MINE) /* news to us */
-        locker->reason =
-            machine->last_outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED;
+        locker->reason = machine->last_outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED;
     if (locker->reason != SIMBA_REASON_STOPPED)
         return simba__fail(err, SIMBA_ELOST, "release %s: leadership ended before: %s", mutex,
                            simba_reason_name((simba_reason)locker->reason));

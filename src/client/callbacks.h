@@ -4,29 +4,14 @@
 #ifndef SIMBA_CLIENT_CALLBACKS_H
 #define SIMBA_CLIENT_CALLBACKS_H
 
-#include <simba/backend.h>
-
-#include "util/list.h"
-
-typedef struct simba__handle simba__handle;
-
-typedef struct simba__callbacks {
-    simba__list queued;      /* handles that have something to run */
-    simba__list dead;        /* handles to be destroyed when the lock is released */
-    simba__list threads;     /* of the pool: those that run */
-    simba__list ended;       /* and those that are to be joined */
-    unsigned idle;           /* how many of the pool have nothing to do */
-    simba_timer stalled;     /* looks whether any thread of the pool makes progress */
-    simba_local progress_at; /* when one of them last began with a handle */
-    bool ready, quit;
-} simba__callbacks;
+#include "client/client.h"
 
 /* Without the lock. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
 int simba__callbacks_start(simba_client *client, simba_error *err);
 /* Without the lock, after the last callback has run. Also if it was never started. */
 void simba__callbacks_stop(simba_client *client);
 
-/* All below: under the lock. */
+/* --- under the lock, as the references --------------------------------------------------------------- */
 
 /* This handle has something to run. */
 void simba__callbacks_add(simba__handle *handle);
@@ -37,9 +22,21 @@ unsigned simba__callbacks_run(simba_client *client);
 bool simba__callbacks_help(simba__handle *handle);
 /* Pass what is queued to the executor. False: there was nothing. */
 bool simba__callbacks_hand_over(simba_client *client);
-void simba__callbacks_take_dead(simba__callbacks *callbacks, simba__list *ret_dead);
 
-/* Does this thread run a callback of this handle, or of any of this client? Any thread. */
+/* --- references -------------------------------------------------------------------------------------- */
+
+/* Does it run, or does a callback of it? */
+bool simba__handle_is_busy(const simba__handle *handle);
+void simba__handle_unref(simba__handle *handle);
+/* It was freed inside its own callback, and may have stopped since. */
+void simba__handle_let_orphan_go(simba__handle *handle);
+/* The handles that nobody refers to any more, to be destroyed without the lock. */
+void simba__handles_take_dead(simba_client *client, simba__list *ret_dead);
+void simba__handles_destroy(simba__list *dead);
+
+/* --- any thread -------------------------------------------------------------------------------------- */
+
+/* Does this thread run a callback of this handle, or of any of this client? */
 bool simba__callbacks_are_inside(const simba__handle *handle);
 bool simba__callbacks_are_inside_client(const simba_client *client);
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "client/log.h"
 #include "core/trace.h"
 #include "util/clock.h"
 #include "util/error.h"

@@ -4,34 +4,6 @@
 #define SIMBA_CLIENT_CANDIDATE_H
 
 #include "client/handle.h"
-#include "client/log.h"
-
-typedef struct simba__candidate simba__candidate;
-
-typedef struct simba__candidate_type {
-    simba__handle_type handle; /* first */
-    /* Under the lock: the machine has made a step. */
-    void (*told)(simba__candidate *candidate, const simba__step *step);
-    bool acks_at_once; /* nothing has to return before it gives a mutex back; otherwise it sends ACK when on_released has */
-} simba__candidate_type;
-
-struct simba__candidate {
-    simba__handle handle; /* first */
-    simba__contention machine;
-    simba_local owner_until; /* when the lease of the known owner ends unless it is renewed */
-    simba_local waits_since; /* while it looks for leadership, for the statistics */
-    /* For reading without the lock. Where leases are sessions, INT64_MAX means the end of the session, which moves by itself. */
-    _Atomic int64_t valid_until_ns;
-    _Atomic int64_t ttl_until_ns;
-    _Atomic uint64_t token;
-    _Atomic bool has_margin; /* the lease ends a stop margin after `valid_until_ns` */
-    simba__said said;
-    bool writes_note;             /* a write of the note is under way */
-    bool hears_notes;             /* reports changes of the note while it runs */
-    _Atomic uint64_t plain_token; /* under this grant the note is known to have no record of a schedule */
-    simba__timing *own_timing;    /* NULL: it has the client's */
-    char id[SIMBA_ID_MAX + 1];
-};
 
 /* Without the lock. Checks everything, makes the id, and adds the candidate to the client. After a failure nothing of it is left,
  * and the caller frees its memory. */

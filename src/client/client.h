@@ -1,5 +1,6 @@
-/* The inside of a client: one lock, one thread that polls, one window of requests. Everything here happens under the lock, except
- * what is marked "any thread" or "without the lock". loop.c has the lock and all waiting, client.c opens and closes. */
+/* The inside of a client: what it is made of, and its lock. A client has one lock, one thread that polls, and one window of requests.
+ * Everything happens under the lock, except what is marked "any thread" or "without the lock". loop.c has the lock and all waiting,
+ * open.c opens and closes. */
 #ifndef SIMBA_CLIENT_CLIENT_H
 #define SIMBA_CLIENT_CLIENT_H
 
@@ -7,14 +8,66 @@
 #include <simba/backend.h>
 #include <stdatomic.h>
 
-#include "client/callbacks.h"
-#include "client/jobs.h"
 #include "client/timers.h"
-#include "client/watches.h"
 #include "client/window.h"
+#include "core/contention.h"
 #include "core/timing.h"
+#include "core/trace.h"
 #include "net/reactor.h"
 #include "util/list.h"
+#include "util/table.h"
+
+typedef struct simba__handle simba__handle;
+typedef struct simba__candidate simba__candidate;
+
+/* --- watches.c: the mutexes that handles name ------------------------------------------------------------ */
+
+typedef struct simba__watch simba__watch;
+struct simba__watch {
+    simba_topic shown; /* first: the part that the store sees */
+    simba__node node;
+    simba__watch *changed_next;
+    simba__list handles; /* started ones, in the order in which they started */
+    unsigned refs;       /* handles that name it, started or not */
+    unsigned interested; /* how many of them want to hear of it */
+    unsigned observing;  /* and how many of every change */
+    bool watched;        /* the store watches it */
+    bool changed;        /* look whether the store should */
+    char mutex[];
+};
+
+typedef struct simba__watches {
+    simba__table table; /* by name */
+    simba__watch *changed;
+    bool
+        keeps; /* what is watched stays watched while it is named: watching costs the store nothing (SIMBA_CAP_WATCH_FREE) */
+    bool ending; /* unwatch everything */
+} simba__watches;
+
+/* --- jobs.c, callbacks.c: what blocks, and what the application does -------------------------------- */
+
+enum { SIMBA__WORKERS_MAX = 16 };
+
+typedef struct simba__jobs {
+    simba_job *first, **last;
+    unsigned unannounced; /* how many at the end of the queue no worker was told of */
+    pthread_t threads[SIMBA__WORKERS_MAX];
+    unsigned count; /* of threads */
+    bool ready, quit;
+} simba__jobs;
+
+typedef struct simba__callbacks {
+    simba__list queued;      /* handles that have something to run */
+    simba__list dead;        /* handles to be destroyed when the lock is released */
+    simba__list threads;     /* of the pool: those that run */
+    simba__list ended;       /* and those that are to be joined */
+    unsigned idle;           /* how many of the pool have nothing to do */
+    simba_timer stalled;     /* looks whether any thread of the pool makes progress */
+    simba_local progress_at; /* when one of them last began with a handle */
+    bool ready, quit;
+} simba__callbacks;
+
+/* --- the client --------------------------------------------------------------------------------------- */
 
 typedef enum simba__store_state { SIMBA__STORE_UNKNOWN, SIMBA__STORE_ANSWERS, SIMBA__STORE_FAILS } simba__store_state;
 
@@ -60,6 +113,7 @@ struct simba_client {
 
     simba__store_state store_state; /* as last logged */
     char said_server[64];
+    bool said_forgets;      /* that the store forgets what it grants when its server restarts */
     simba_error last_cause; /* the latest error of the store, so that 100,000 contenders do not all report it */
     simba_local last_cause_at;
     uint64_t last_cause_successes; /* grants and renewals until then */
@@ -68,7 +122,80 @@ struct simba_client {
     int64_t boot_minus_mono_ns; /* to see that the machine slept */
 };
 
-/* --- client.c: any thread, without the lock ---------------------------------------------------------- */
+/* --- handle.c: contenders, lockers, schedulers, observers --------------------------------------------- */
+
+typedef struct simba__handle_type {
+    /* Under the lock: something has happened to it. Fills in event->now. */
+    void (*step)(simba__handle *handle, simba__event *event);
+    /* Under the lock: run the next callback, releasing the lock around it. Returns how many ran; negative: there is nothing to
+     * run. */
+    int (*callback)(simba__handle *handle);
+    /* Under the lock, while it is started: the note of the mutex may have changed. May be NULL. */
+    void (*noted)(simba__handle *handle);
+    /* Without the lock: tell the application, and free the memory. */
+    void (*destroy)(simba__handle *handle);
+    bool contends;   /* it begins with a simba__candidate */
+    unsigned timers; /* besides its own */
+} simba__handle_type;
+
+enum { SIMBA__CALLBACKS_IDLE, SIMBA__CALLBACKS_QUEUED, SIMBA__CALLBACKS_RUNNING };
+
+struct simba__handle {
+    const simba__handle_type *type;
+    simba_client *client;
+    simba__watch *watch; /* of its mutex */
+    simba__list_item of_client;
+    simba__list_item of_watch;     /* while started */
+    simba__list_item of_callbacks; /* `queued` or `dead` */
+    simba_timer timer;
+    simba__request *request; /* under way; NULL: none is, or there was no memory for it */
+    uint32_t generation;     /* of the latest request */
+    uint32_t starts;         /* tells one start from the next */
+    unsigned refs;           /* the application's, and one of whoever runs its callbacks */
+    uint8_t callback_state;
+    bool running;  /* started and not yet stopped */
+    bool unasked;  /* there was no memory for its request, and the machine has not heard of that yet */
+    bool wants;    /* counts among those that the watch is for */
+    bool observes; /* reports every change; set before it is started */
+    bool orphaned; /* the application has freed it: destroy it when it has stopped */
+    bool handed;   /* the executor has it */
+};
+
+/* --- candidate.c: a handle that contends --------------------------------------------------------------- */
+
+/* The events that a contender has logged already. */
+typedef struct simba__said {
+    bool waits; /* that it waits for the present owner */
+    bool late;  /* that the lease could not be renewed */
+} simba__said;
+
+typedef struct simba__candidate_type {
+    simba__handle_type handle; /* first */
+    /* Under the lock: the machine has made a step. */
+    void (*told)(simba__candidate *candidate, const simba__step *step);
+    bool
+        acks_at_once; /* nothing has to return before it gives a mutex back; otherwise it sends ACK when on_released has */
+} simba__candidate_type;
+
+struct simba__candidate {
+    simba__handle handle; /* first */
+    simba__contention machine;
+    simba_local owner_until; /* when the lease of the known owner ends unless it is renewed */
+    simba_local waits_since; /* while it looks for leadership, for the statistics */
+    /* For reading without the lock. Where leases are sessions, INT64_MAX means the end of the session, which moves by itself. */
+    _Atomic int64_t valid_until_ns;
+    _Atomic int64_t ttl_until_ns;
+    _Atomic uint64_t token;
+    _Atomic bool has_margin; /* the lease ends a stop margin after `valid_until_ns` */
+    simba__said said;
+    bool writes_note;             /* a write of the note is under way */
+    bool hears_notes;             /* reports changes of the note while it runs */
+    _Atomic uint64_t plain_token; /* under this grant the note is known to have no record of a schedule */
+    simba__timing *own_timing;    /* NULL: it has the client's */
+    char id[SIMBA_ID_MAX + 1];
+};
+
+/* --- open.c: any thread, without the lock ---------------------------------------------------------- */
 
 /* The last reference frees the memory. */
 void simba__client_unref(simba_client *client);

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "client/log.h"
+#include "client/watches.h"
 #include "core/trace.h"
 #include "util/error.h"
 
@@ -67,6 +68,7 @@ static void ask(simba__handle *handle, const simba__actions *actions, const char
         fail_to_ask(handle, &wanted);
         return;
     }
+    request->latest = actions->latest;
     request->done = on_reply;
     request->of = handle;
     simba__window_add(&client->window, request, client->now);
@@ -149,11 +151,6 @@ void simba__handle_wait(simba__handle *handle, simba_local until)
         simba__wait(handle->client, handle, until);
 }
 
-static bool is_busy(const simba__handle *handle)
-{
-    return handle->running || handle->callback_state != SIMBA__CALLBACKS_IDLE;
-}
-
 void simba__handle_stop(simba__handle *handle)
 {
     simba__handle_send_stop(handle);
@@ -161,31 +158,8 @@ void simba__handle_stop(simba__handle *handle)
         return;
     /* Another thread may start it again before this one has looked: then there is nothing left to wait for. */
     const uint32_t starts = handle->starts;
-    while (handle->starts == starts && is_busy(handle))
+    while (handle->starts == starts && simba__handle_is_busy(handle))
         simba__handle_wait(handle, SIMBA__NEVER);
-}
-
-void simba__handle_unref(simba__handle *handle)
-{
-    simba_client *client = handle->client;
-    assert(handle->refs > 0);
-    if (--handle->refs > 0)
-        return;
-    assert(!handle->running && !handle->request);
-    simba__list_remove(&handle->of_client);
-    simba__timers_clear(&client->timers, &handle->timer);
-    simba__timers_unreserve(&client->timers, handle->type->timers + 1);
-    simba__watches_put(&client->watches, handle->watch);
-    client->stats.contenders -= handle->type->contends;
-    simba__list_append(&client->callbacks.dead, &handle->of_callbacks);
-}
-
-void simba__handle_let_orphan_go(simba__handle *handle)
-{
-    if (!handle->orphaned || is_busy(handle))
-        return;
-    handle->orphaned = false;
-    simba__handle_unref(handle);
 }
 
 void simba__handle_free(simba__handle *handle)
@@ -207,20 +181,9 @@ void simba__handle_discard(simba__handle *handle)
     if (simba__lock_checked(client, false, NULL) < 0)
         return;
     simba__handle_send_stop(handle);
-    if (is_busy(handle))
+    if (simba__handle_is_busy(handle))
         handle->orphaned = true;
     else
         simba__handle_unref(handle);
     simba__unlock(client);
-}
-
-void simba__handles_destroy(simba__list *dead)
-{
-    while (dead->first) {
-        simba__handle *handle = SIMBA__OF_ITEM(dead->first, simba__handle, of_callbacks);
-        simba_client *client = handle->client;
-        simba__list_remove(&handle->of_callbacks);
-        handle->type->destroy(handle);
-        simba__client_unref(client);
-    }
 }

@@ -4,8 +4,10 @@
 
 #include "client/calls.h"
 #include "client/candidate.h"
+#include "client/jobs.h"
 #include "client/log.h"
 #include "client/notes.h"
+#include "client/watches.h"
 #include "core/reply.h"
 #include "core/trace.h"
 #include "util/clock.h"
@@ -24,6 +26,16 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     va_start(args, format);
     simba__vlog(&of(host)->options, level, format, args);
     va_end(args);
+}
+
+static void host_forgets(simba_host *host, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    simba__escape_format(text, sizeof text, format, args);
+    va_end(args);
+    simba__log_forgets(of(host), text);
 }
 
 /* --- time and chance ------------------------------------------------------------------------------- */
@@ -226,6 +238,7 @@ int simba__host_init(simba_client *client)
         .epoch_us = host_epoch_us,
         .random = host_random,
         .log = host_log,
+        .forgets = host_forgets,
         .complete = host_complete,
         .fail = host_fail,
         .listed = simba__calls_listed,

@@ -4,18 +4,7 @@
 #ifndef SIMBA_CLIENT_JOBS_H
 #define SIMBA_CLIENT_JOBS_H
 
-#include <pthread.h>
-#include <simba/backend.h>
-
-enum { SIMBA__WORKERS_MAX = 16 };
-
-typedef struct simba__jobs {
-    simba_job *first, **last;
-    unsigned unannounced; /* how many at the end of the queue no worker was told of */
-    pthread_t threads[SIMBA__WORKERS_MAX];
-    unsigned count; /* of threads */
-    bool ready, quit;
-} simba__jobs;
+#include "client/client.h"
 
 /* Without the lock. SIMBA_ESYSTEM. */
 int simba__jobs_start(simba_client *client, unsigned threads, simba_error *err);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/candidate.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/escape.h"
@@ -79,9 +78,9 @@ static void say_at(const simba_client_options *to, simba_log_level level, notice
 #define NUMBER(member) number_text(numbers[count], sizeof numbers[0], (uint64_t)known->member)
 #define TEXT(member) known->member ? known->member : ""
 #define SPAN(member)                                                                                                   \
-    known->member == SPAN_UNKNOWN ? ""                                                                                 \
-                                  : number_text(numbers[count], sizeof numbers[0],                                     \
-                                                known->member > 0 ? (uint64_t)known->member : 0)
+    known->member == SPAN_UNKNOWN                                                                                      \
+        ? ""                                                                                                           \
+        : number_text(numbers[count], sizeof numbers[0], known->member > 0 ? (uint64_t)known->member : 0)
 #define ADD(name, member, kind)                                                                                        \
     if (notices[what].facts & SIMBA__HAS(name)) {                                                                      \
         fields[count] = (simba_log_field){#member, kind(member)};                                                      \
@@ -255,8 +254,7 @@ static void say_owner(simba__candidate *candidate, const simba__actions *actions
     candidate->said.waits = true;
     facts known = facts_of(candidate, now);
     known.owner = machine->owner.id;
-    known.left_ms =
-        machine->timing->session ? SPAN_UNKNOWN : (candidate->owner_until.ns - now.ns) / SIMBA__NS_PER_MS;
+    known.left_ms = machine->timing->session ? SPAN_UNKNOWN : (candidate->owner_until.ns - now.ns) / SIMBA__NS_PER_MS;
     say(&candidate->handle.client->options, WAITS, &known);
 }
 
@@ -357,4 +355,12 @@ simba_error simba__log_failure(simba_client *client, const simba_request *reques
                     .error = simba_error_name(cause->code),
                     .store = simba_url_shown(client->url)});
     return whole;
+}
+
+void simba__log_forgets(simba_client *client, const char *text)
+{
+    if (client->said_forgets)
+        return;
+    client->said_forgets = true;
+    say_at(&client->options, SIMBA_LOG_WARN, STORE_FORGETS, text, &(facts){.store = simba_url_shown(client->url)});
 }

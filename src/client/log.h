@@ -7,7 +7,6 @@
 #include <stdarg.h>
 
 #include "client/client.h"
-#include "core/trace.h"
 
 /* key, and the member of simba__facts that holds it; whether that is text, a number, or a time that may be unknown */
 #define SIMBA__FACTS(X)                                                                                                \
@@ -55,15 +54,8 @@ enum {
     X(RECONNECTED, "reconnected", INFO, "the store answers again", SIMBA__HAS(STORE) | SIMBA__HAS(SERVER))             \
     X(STORE_FAILED, "store-failed", WARN, NULL,                                                                        \
       SIMBA__HAS(MUTEX) | SIMBA__HAS(REQUEST) | SIMBA__HAS(ERROR) | SIMBA__HAS(STORE))                                 \
+    X(STORE_FORGETS, "store-forgets", WARN, NULL, SIMBA__HAS(STORE))                                                   \
     X(SLEPT, "slept", INFO, "this machine slept", SIMBA__HAS(SLEPT_MS))
-
-/* The events that a contender has logged already. */
-typedef struct simba__said {
-    bool waits; /* that it waits for the present owner */
-    bool late;  /* that the lease could not be renewed */
-} simba__said;
-
-typedef struct simba__candidate simba__candidate;
 
 /* --- any thread ---------------------------------------------------------------------------------------- */
 
@@ -86,5 +78,7 @@ void simba__log_slept(const simba_client_options *to, int64_t ms);
  * request is told it, with the name of the request. */
 void simba__log_answer(simba_client *client);
 simba_error simba__log_failure(simba_client *client, const simba_request *request, const simba_error *cause);
+/* The store keeps nothing when its server restarts. Logged once. */
+void simba__log_forgets(simba_client *client, const char *text);
 
 #endif

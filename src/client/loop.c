@@ -11,7 +11,9 @@
 
 #include "client/client.h"
 #include "client/handle.h"
+#include "client/jobs.h"
 #include "client/log.h"
+#include "client/watches.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -98,8 +100,7 @@ bool simba__is_locked_here(const simba_client *client)
 void simba__lock(simba_client *client)
 {
     /* The thread would wait for itself for ever, and nothing would renew the leases. */
-    SIMBA__ASSERT(!simba__is_locked_here(client) ||
-                  !"simba was called by a log function, or by a handler of a signal");
+    SIMBA__ASSERT(!simba__is_locked_here(client) || !"simba was called by a log function, or by a handler of a signal");
     pthread_mutex_lock(&client->lock);
     begin(client);
 }
@@ -132,7 +133,7 @@ void simba__unlock(simba_client *client)
         simba__callbacks_hand_over(client);
     }
     simba__list dead;
-    simba__callbacks_take_dead(&client->callbacks, &dead);
+    simba__handles_take_dead(client, &dead);
     simba__pause(client);
     simba__handles_destroy(&dead); /* without the lock: the application may be told */
     if (hands_over)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/once.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -47,7 +48,7 @@ static int check(const simba_scheduler_options *options, simba_error *err)
 }
 
 int simba__schedule_driver_parse_spec(const char *spec, simba_error *err, simba__recurrence *ret_recurrence,
-                                simba__zonefile *zone)
+                                      simba__zonefile *zone)
 {
     static const char every[] = "every ";
     static const char cron[] = "cron ";
@@ -91,7 +92,8 @@ static int write_spec(const simba_scheduler_options *options, char ret_spec[SIMB
     return 0;
 }
 
-int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options, simba_error *err)
+int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options,
+                                simba_error *err)
 {
     int rc = check(options, err);
     if (rc == 0)
@@ -183,7 +185,8 @@ static void found(simba__schedule_driver *driver)
 
 static void answered(simba__note_call *call)
 {
-    simba__schedule_driver *driver = (simba__schedule_driver *)(void *)((char *)call - offsetof(simba__schedule_driver, call));
+    simba__schedule_driver *driver =
+        (simba__schedule_driver *)(void *)((char *)call - offsetof(simba__schedule_driver, call));
     simba__callbacks_add(&driver->candidate->handle);
     if (call->rc < 0) {
         after_failure(driver, call->rc);
@@ -316,9 +319,8 @@ int simba__schedule_driver_note_set(simba__schedule_driver *driver, const void *
 
 static int64_t next_at_ms(const simba__record *record)
 {
-    static const char once[] = "once per ";
-    if (strncmp(record->spec, once, strlen(once)) == 0)
-        return simba__sat_add(record->begun_ms, strtoll(record->spec + strlen(once), NULL, 10));
+    if (simba__once_is_record(record))
+        return simba__once_next_ms(record);
     simba__policy policy = {.spec = record->spec};
     simba__zonefile zone = {.bytes = NULL};
     if (simba__schedule_driver_parse_spec(record->spec, NULL, &policy.recurrence, &zone) < 0)

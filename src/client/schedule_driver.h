@@ -7,8 +7,8 @@
 #ifndef SIMBA_CLIENT_SCHEDULE_DRIVER_H
 #define SIMBA_CLIENT_SCHEDULE_DRIVER_H
 
-#include "core/conductor.h"
 #include "client/notes.h"
+#include "core/conductor.h"
 #include "util/zonefile.h"
 
 typedef struct simba__schedule_driver {
@@ -28,7 +28,8 @@ typedef struct simba__schedule_driver {
 } simba__schedule_driver;
 
 /* Check the options. Errors as of simba_scheduler_new. */
-int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options, simba_error *err);
+int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options,
+                                simba_error *err);
 void simba__schedule_driver_fini(simba__schedule_driver *driver);
 
 /* Leadership begins. The member and the timer have been set. */
@@ -50,6 +51,6 @@ int simba__schedule_driver_note_set(simba__schedule_driver *driver, const void *
 /* Read "every 3600000" or "cron 15 3 * * 1-5 in Europe/Berlin", as in a record. Loads the zone; the recurrence points to
  * it. */
 int simba__schedule_driver_parse_spec(const char *spec, simba_error *err, simba__recurrence *ret_recurrence,
-                                simba__zonefile *zone);
+                                      simba__zonefile *zone);
 
 #endif

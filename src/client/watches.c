@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "client/candidate.h"
 #include "core/reply.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -122,8 +121,7 @@ void simba__watches_fini(simba__watches *watches)
 
 static bool waits(const simba__handle *handle)
 {
-    return handle->type->contends &&
-           ((const simba__candidate *)(const void *)handle)->machine.phase == SIMBA__SEEK;
+    return handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.phase == SIMBA__SEEK;
 }
 
 void simba__watches_push(simba__watch *watch, const simba_push *push, simba_local now)

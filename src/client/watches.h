@@ -2,31 +2,7 @@
 #ifndef SIMBA_CLIENT_WATCHES_H
 #define SIMBA_CLIENT_WATCHES_H
 
-#include <simba/backend.h>
-
-#include "util/list.h"
-#include "util/table.h"
-
-typedef struct simba__watch simba__watch;
-struct simba__watch {
-    simba_topic shown; /* first: the part that the store sees */
-    simba__node node;
-    simba__watch *changed_next;
-    simba__list handles;  /* started ones, in the order in which they started */
-    unsigned refs;        /* handles that name it, started or not */
-    unsigned interested;  /* how many of them want to hear of it */
-    unsigned observing;   /* and how many of every change */
-    bool watched;         /* the store watches it */
-    bool changed;         /* look whether the store should */
-    char mutex[];
-};
-
-typedef struct simba__watches {
-    simba__table table; /* by name */
-    simba__watch *changed;
-    bool keeps;  /* what is watched stays watched while it is named: watching costs the store nothing (SIMBA_CAP_WATCH_FREE) */
-    bool ending; /* unwatch everything */
-} simba__watches;
+#include "client/client.h"
 
 /* Find or make. NULL: out of memory. Counts as a reference until simba__watches_put. */
 simba__watch *simba__watches_get(simba__watches *watches, const char *mutex);

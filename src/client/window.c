@@ -179,6 +179,12 @@ bool simba__window_has_work(const simba__window *window)
     return next(window) != NULL;
 }
 
+static simba_local deadline_of(const simba__request *request, simba_local now)
+{
+    const simba_local deadline = simba__local_add(now, request->timeout_ns);
+    return simba__local_reached(now, request->latest) ? deadline : simba__local_min(deadline, request->latest);
+}
+
 size_t simba__window_hand_over(simba__window *window, simba_local now)
 {
     size_t count = 0;
@@ -186,7 +192,7 @@ size_t simba__window_hand_over(simba__window *window, simba_local now)
         ++*(queue_of(request->shown.op) == OTHERS ? &window->others : &window->holders);
         simba__list_append(&window->outstanding, &request->item);
         request->sent_at = now;
-        request->shown.deadline = simba__local_add(now, request->timeout_ns);
+        request->shown.deadline = deadline_of(request, now);
         const simba_local deadline = request->shown.deadline;
         window->backend->submit(window->store, &request->shown); /* it may be gone afterwards */
         if (window->outstanding.count > 0)

@@ -4,7 +4,7 @@
  * The store has at most so many requests at a time, and the rest waits here: renewals first, then releases and notes in the order
  * in which they came, then everything else. Those of holders and the others are counted apart, so that no renewal ever waits
  * behind acquires. A deadline counts from handing over: an overload makes requests wait in a queue, and the queue is waited for as
- * long as the store answers anything at all.
+ * long as the store answers anything at all. But a renewal that had to wait leaves time for another one before the lease ends.
  *
  * A request whose deadline has come fails for whoever made it, and keeps its place until the store has completed it: otherwise an
  * overload would feed itself, because the server still works on what is asked again.
@@ -28,6 +28,7 @@ struct simba__request {
     void *of; /* who made it; NULL: nobody waits for the answer any more */
     void *extra;
     int64_t timeout_ns;  /* from handing over */
+    simba_local latest;  /* the latest deadline, if it is handed over before; 0: any */
     simba_local sent_at; /* when it was handed over; 0: not yet */
     char id[SIMBA_ID_MAX + 1];
 };

@@ -132,6 +132,15 @@ static simba_local renew_deadline(const machine *m, simba_local now, simba_local
     return simba__local_min(deadline, by_half(m, now, deadline));
 }
 
+/* It may have to wait before it is handed over, and its deadline with it. That must not use up the end either. */
+static simba_local latest_deadline(const machine *m, simba_local now, simba_local deadline)
+{
+    const simba_local end = shortly_before(m, last_chance(m));
+    if (m->timing->session || simba__local_reached(now, end))
+        return (simba_local){0};
+    return simba__local_reached(deadline, end) ? deadline : end;
+}
+
 /* Pauses grow, and shrink again towards the end. */
 static simba_local retry_at(machine *m, simba_local now)
 {
@@ -247,8 +256,11 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->nonce = m->nonce;
     out->token = m->token;
     out->timeout_ns = simba__period_op_timeout_ns(m->timing, op);
-    if (op == SIMBA_OP_RENEW)
-        out->timeout_ns = renew_deadline(m, now, simba__local_add(now, out->timeout_ns)).ns - now.ns;
+    if (op == SIMBA_OP_RENEW) {
+        const simba_local deadline = renew_deadline(m, now, simba__local_add(now, out->timeout_ns));
+        out->timeout_ns = deadline.ns - now.ns;
+        out->latest = latest_deadline(m, now, deadline);
+    }
 }
 
 static void seek(machine *m, simba_local now, actions *out)

@@ -72,6 +72,7 @@ typedef struct simba__actions {
     uint64_t nonce;
     uint64_t token;
     int64_t timeout_ns; /* of the request, from handing it over */
+    simba_local latest; /* a RENEW that is handed over before then fails by then; 0: never mind */
     bool withdraw;      /* if the request in flight has not been handed over, it fails now */
     simba_local timer;  /* always valid: wake the machine then; SIMBA__NEVER: not at all */
 } simba__actions;

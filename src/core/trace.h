@@ -38,10 +38,10 @@ typedef struct simba__step {
     simba_op was_op;
 } simba__step;
 
-static inline simba__step simba__step_of(const simba__contention *machine, const simba__event *event,
+static inline simba__step simba__step_of(const simba__contention *of, const simba__event *event,
                                          const simba__actions *actions)
 {
-    return (simba__step){machine, event, actions, (simba__phase)machine->phase, (simba_op)machine->op};
+    return (simba__step){of, event, actions, (simba__phase)of->phase, (simba_op)of->op};
 }
 
 /* `since` belongs to the caller, one for each machine: when it began to wait, while it waits. */

@@ -621,6 +621,7 @@ static void null_handles(void **state)
 
     REFUSED(SIMBA_EINVAL, "locker", simba_locker_acquire(NULL, 0, err));
     REFUSED(SIMBA_EINVAL, "locker", simba_locker_release(NULL, err));
+    REFUSED(SIMBA_EINVAL, "locker", simba_locker_once_end(NULL, 0, err));
     assert_rc(SIMBA_EINVAL, simba_locker_cancel(NULL));
     assert_int_equal(0, simba_locker_held_for_ms(NULL));
     assert_int_equal(0, simba_locker_token(NULL));

@@ -226,6 +226,7 @@ static void expect_handles_forked(const struct family *family)
         CHILD_EXPECT(simba_locker_acquire(lockers[i], -1, &err) == SIMBA_EFORKED);
         CHILD_EXPECT(err.code == SIMBA_EFORKED);
         CHILD_EXPECT(simba_locker_release(lockers[i], &err) == SIMBA_EFORKED);
+        CHILD_EXPECT(simba_locker_once_end(lockers[i], 0, &err) == SIMBA_EFORKED);
         CHILD_EXPECT(simba_locker_cancel(lockers[i]) == SIMBA_EFORKED);
         CHILD_EXPECT(simba_locker_held_for_ms(lockers[i]) == 0);
         CHILD_EXPECT(simba_locker_token(lockers[i]) == 0);

@@ -14,6 +14,27 @@ static simba_locker *locker_new(simba_client *client, int64_t once_per_ms, int64
     return locker;
 }
 
+/* One that begins again what has failed. */
+static simba_locker *locker_new_retrying(simba_client *client)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
+    options.timing = lease(50, 1000);
+    options.once_per_ms = 3600000;
+    options.once_retry_failed = true;
+    assert_rc(0, simba_locker_new(client, "m", &options, NULL, &locker));
+    return locker;
+}
+
+static simba_schedule_info recorded(simba_client *client)
+{
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
+    assert_rc(0, simba_client_note(client, "m", NULL, &note));
+    assert_rc(0, simba_schedule_read(note.bytes, note.length, NULL, &info));
+    return info;
+}
+
 /* Ten machines try, one after the other, as cron does on machines whose clocks are off: one of them gets it. */
 static void once_in_a_period(void **state)
 {
@@ -161,6 +182,144 @@ static void of_several_who_wait_one_begins(void **state)
     client_close(client);
 }
 
+/* How a run ended is recorded beside the note of the work. A failure begins again if that is asked for, a success never. */
+static void an_end_is_recorded(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *strict = locker_new(client, 3600000, 0);
+    simba_locker *retrying = locker_new_retrying(client);
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_error err;
+    assert_rc(0, simba_locker_acquire(strict, 0, NULL));
+    assert_rc(0, simba_locker_note_set(strict, "mine", 4, NULL));
+    assert_int_equal(recorded(client).ended_at_ms, 0);
+    assert_rc(0, simba_locker_once_end(strict, 0, NULL));
+    assert_rc(0, simba_locker_once_end(strict, 7, NULL)); /* the last one counts */
+    simba_schedule_info info = recorded(client);
+    assert_true(info.ended_at_ms >= info.begun_at_ms && info.begun_at_ms > 0);
+    assert_int_equal(info.result, 7);
+    assert_rc(0, simba_locker_note_set(strict, "ours", 4, NULL));
+    assert_int_equal(recorded(client).result, 7);
+    assert_rc(0, simba_locker_release(strict, NULL));
+
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(strict, 0, &err));
+    assert_non_null(strstr(err.text, " s ago and failed (7);"));
+    assert_rc(0, simba_locker_acquire(retrying, 0, NULL));
+    assert_int_equal(recorded(client).ended_at_ms, 0);
+    assert_rc(0, simba_locker_note(retrying, NULL, &note));
+    assert_string_equal(note.bytes, "ours");
+    assert_rc(0, simba_locker_once_end(retrying, 0, NULL));
+    assert_rc(0, simba_locker_release(retrying, NULL));
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(retrying, 0, &err));
+    assert_non_null(strstr(err.text, " s ago and succeeded;"));
+    assert_false(is_owned(client, "m"));
+    simba_locker_free(strict);
+    simba_locker_free(retrying);
+    client_close(client);
+}
+
+/* A run without an end goes on while its holder holds the mutex, and was cut short afterwards. */
+static void what_was_cut_short_begins_again(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *strict = locker_new(client, 3600000, 0);
+    simba_locker *retrying = locker_new_retrying(client);
+    assert_rc(0, simba_locker_acquire(strict, 0, NULL));
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(retrying, 0, NULL));
+    assert_rc(0, simba_locker_release(strict, NULL));
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(strict, 0, NULL));
+    assert_rc(0, simba_locker_acquire(retrying, 0, NULL));
+    assert_rc(0, simba_locker_once_end(retrying, 0, NULL));
+    assert_rc(0, simba_locker_release(retrying, NULL));
+    simba_locker_free(strict);
+    simba_locker_free(retrying);
+    client_close(client);
+}
+
+static void await_too_soon(void *arg)
+{
+    EXPECT(simba_locker_acquire(arg, PATIENCE_MS, NULL) == SIMBA_ETOOSOON);
+}
+
+/* Whoever waits for the end of a run finds that it has succeeded. */
+static void a_success_ends_the_wait(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *strict = locker_new(client, 3600000, 0);
+    simba_locker *retrying = locker_new_retrying(client);
+    struct runner runner = {0};
+    assert_rc(0, simba_locker_acquire(strict, 0, NULL));
+    runner_start(&runner, await_too_soon, retrying);
+    AWAIT(client_stats(client).waiting == 1);
+    assert_rc(0, simba_locker_once_end(strict, 0, NULL));
+    assert_rc(0, simba_locker_release(strict, NULL));
+    runner_join(&runner);
+    assert_false(is_owned(client, "m"));
+    simba_locker_free(strict);
+    simba_locker_free(retrying);
+    client_close(client);
+}
+
+/* Only the holder of a run knows how it ended. */
+static void others_record_no_end(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *other = client_open(NULL);
+    simba_locker *locker = locker_new_retrying(client);
+    simba_locker *next = locker_new_retrying(other);
+    simba_locker *plain = locker_new(other, 0, 0);
+    simba_error err;
+    assert_rc(SIMBA_ESTATE, simba_locker_once_end(locker, 0, &err));
+    assert_non_null(strstr(err.text, "does not hold it"));
+    assert_rc(0, simba_locker_acquire(plain, 0, NULL));
+    assert_rc(SIMBA_ESTATE, simba_locker_once_end(plain, 0, &err));
+    assert_non_null(strstr(err.text, "once_per_ms"));
+    assert_rc(0, simba_locker_release(plain, NULL));
+
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_client_force_release(other, "m", NULL));
+    assert_rc(0, simba_locker_acquire(next, PATIENCE_MS, NULL));
+    assert_rc(SIMBA_ELOST, simba_locker_once_end(locker, 0, NULL));
+    assert_int_equal(recorded(other).ended_at_ms, 0);
+    assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
+    assert_rc(SIMBA_ESTATE, simba_locker_once_end(locker, 0, NULL));
+    assert_rc(0, simba_locker_once_end(next, 2, NULL));
+    assert_int_equal(recorded(other).result, 2);
+    simba_locker_free(plain);
+    simba_locker_free(locker);
+    simba_locker_free(next);
+    client_close(client);
+    client_close(other);
+}
+
+/* A note that fits beside a run which has begun may not fit beside its end: the note stays, and the caller is told. */
+static void an_end_cuts_no_note(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker = locker_new_retrying(client);
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_error err;
+    char text[SIMBA_NOTE_MAX];
+    memset(text, 'x', sizeof text);
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    const size_t room = SIMBA_NOTE_MAX - recorded(client).length;
+    assert_rc(0, simba_locker_note_set(locker, text, room, NULL));
+    assert_rc(SIMBA_EINVAL, simba_locker_once_end(locker, 1, &err));
+    assert_non_null(strstr(err.text, "leaves no room"));
+    assert_rc(0, simba_locker_note(locker, NULL, &note));
+    assert_int_equal(note.length, room);
+    assert_rc(0, simba_locker_note_set(locker, text, room - 40, NULL));
+    assert_rc(0, simba_locker_once_end(locker, 1, NULL));
+    assert_rc(0, simba_locker_release(locker, NULL));
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 static void again_when_the_period_is_over(void **state)
 {
     (void)state;
@@ -239,6 +398,10 @@ static void mistakes_are_named(void **state)
     assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, &err, &locker));
     assert_non_null(strstr(err.text, "once_per_ms is -1"));
     options.once_per_ms = 0;
+    options.once_retry_failed = true;
+    assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, &err, &locker));
+    assert_non_null(strstr(err.text, "once_retry_failed"));
+    options.once_retry_failed = false;
     options.min_hold_ms = INT64_MAX;
     assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, &err, &locker));
     assert_non_null(strstr(err.text, "min_hold_ms"));
@@ -254,6 +417,11 @@ int main(void)
         TEST(a_long_note_is_not_cut),
         TEST(at_once_while_another_does_it),
         TEST(of_several_who_wait_one_begins),
+        TEST(an_end_is_recorded),
+        TEST(what_was_cut_short_begins_again),
+        TEST(a_success_ends_the_wait),
+        TEST(others_record_no_end),
+        TEST(an_end_cuts_no_note),
         TEST(again_when_the_period_is_over),
         TEST(nobody_else_for_a_while),
         TEST(too_soon_keeps_nobody_out),

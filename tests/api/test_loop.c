@@ -333,6 +333,27 @@ static void threads_lead_one_after_another(void **state)
     client_close(other);
 }
 
+/* A thread that polls for all others hears at once that nobody waits for its own call any more. */
+static void a_thread_that_polls_is_cancelled(void **state)
+{
+    (void)state;
+    simba_client *other = client_open(NULL);
+    struct player *holder = player_start(other, "a");
+    AWAIT(holder->leads);
+    simba_client *client = loop_open(store_url());
+    struct waiter waiter;
+    waiter_start(&waiter, client, "a", -1);
+    const int64_t cancelled_ms = now_ms();
+    assert_rc(0, simba_locker_cancel(waiter.locker));
+    runner_join(&waiter.runner);
+    assert_rc(SIMBA_ECANCELED, waiter.rc);
+    assert_true(now_ms() - cancelled_ms < PATIENCE_MS);
+    simba_locker_free(waiter.locker);
+    player_free(holder);
+    loop_close(client);
+    client_close(other);
+}
+
 /* Callbacks wait for a loop that is busy elsewhere. The thread that leads does not spin because of that. */
 static void waiting_callbacks_keep_nobody_busy(void **state)
 {
@@ -399,11 +420,17 @@ static void a_loop_beside_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(no_thread_is_started),           TEST(a_loop_keeps_its_lease),
-        TEST(a_loop_hears_of_a_loss),         TEST(a_handover_takes_one_dispatch),
-        TEST(a_stalled_loop_loses),           TEST(a_loop_closes),
-        TEST(a_loop_goes_on_after_a_fork),    TEST(a_sleeping_run_keeps_its_lease),
-        TEST(threads_lead_one_after_another), TEST(waiting_callbacks_keep_nobody_busy),
+        TEST(no_thread_is_started),
+        TEST(a_loop_keeps_its_lease),
+        TEST(a_loop_hears_of_a_loss),
+        TEST(a_handover_takes_one_dispatch),
+        TEST(a_stalled_loop_loses),
+        TEST(a_loop_closes),
+        TEST(a_loop_goes_on_after_a_fork),
+        TEST(a_sleeping_run_keeps_its_lease),
+        TEST(threads_lead_one_after_another),
+        TEST(a_thread_that_polls_is_cancelled),
+        TEST(waiting_callbacks_keep_nobody_busy),
         TEST(a_loop_beside_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,7 @@ static void loud_submit(void *self, simba_request *request)
 {
     (void)self;
     host->log(host, SIMBA_LOG_INFO, "it says %s", EVIL);
+    host->forgets(host, "it forgets %s", EVIL);
     if (request->op != SIMBA_OP_EXAMINE) {
         (host->fail)(host, request, SIMBA_ESTORE, "loud: %s", EVIL);
         return;
@@ -78,7 +79,8 @@ static void note_line(void *user, simba_log_level level, const char *text)
 static struct {
     char message[256], keys[128], mutex[64];
     char servers[128]; /* "connected one|reconnected two|" */
-    unsigned failures, notes;
+    char forgets[256];
+    unsigned failures, notes, warnings;
 } said;
 
 static const char *server = "";
@@ -98,6 +100,11 @@ static void note_record(void *user, const simba_log_record *record)
     if (strstr(record->event, "connected")) {
         assert_int_equal(record->field_count, 2);
         strcat(strcat(strcat(strcat(said.servers, record->event), " "), record->fields[1].value), "|");
+    }
+    if (strcmp(record->event, "store-forgets") == 0) {
+        said.warnings += record->level == SIMBA_LOG_WARN;
+        snprintf(said.forgets, sizeof said.forgets, "%s; %s=%s", record->message, record->fields[0].key,
+                 record->fields[0].value);
     }
     if (strcmp(record->event, "store-failed") != 0)
         return;
@@ -169,6 +176,8 @@ static void words_of_a_store_are_escaped(void **state)
     assert_int_equal(simba_client_close(client), 0);
     assert_string_equal(lines, "");
     assert_int_equal(said.failures, 1);
+    assert_int_equal(said.warnings, 1); /* however often the store says it */
+    assert_string_equal(said.forgets, "it forgets " SHOWN "; store=loud://x");
     assert_true(said.notes >= 1);
     assert_string_equal(said.message, "force release m n: loud: " SHOWN);
     assert_string_equal(said.keys, "mutex request error store ");

@@ -156,6 +156,64 @@ static void about_examine(void **state)
     testhost_close(&a);
 }
 
+/* Ask until the server answers, or until it does not. */
+static void await_read(bool answered)
+{
+    const int64_t end_ns = simba__clock_boot().ns + 20000 * SIMBA__NS_PER_MS;
+    int status;
+    do {
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+        testhost_ask(&a, &r);
+        status = r.request.reply.status;
+        testhost_pump(&a, NULL, 1);
+    } while ((status == 0) != answered && simba__clock_boot().ns < end_ns);
+    assert_int_equal(status == 0, answered);
+}
+
+/* How often a new client says that the server keeps nothing, once it has acquired and released something and lost its connection. */
+static unsigned times_told(const char *url)
+{
+    open_at(&a, url);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_int_equal(a.forgets, 0); /* looking does no harm */
+    for (int i = 0; i < 2; i++) {
+        const simba_reply won = acquire(&a, "orders", "me", 1);
+        assert_mine(won);
+        assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token)); /* answered after the question */
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+        say("CLIENT KILL TYPE normal SKIPME yes");
+        await_read(false);
+        await_read(true);
+    }
+    const unsigned told = a.forgets;
+    testhost_close(&a);
+    return told;
+}
+
+/* A server without any persistence forgets every grant when it restarts: a client that acquires is told so once. */
+static void tells_that_it_forgets(void **state)
+{
+    char url[128];
+    (void)state;
+    assert_int_equal(times_told(redis_url), 1);
+    say("CONFIG SET appendonly yes");
+    assert_int_equal(times_told(redis_url), 0);
+    say("CONFIG SET appendonly no");
+    redisReply *reply = redisCommand(raw, "CONFIG SET save %s", "3600 1");
+    assert_string_equal(reply->str, "OK");
+    freeReplyObject(reply);
+    assert_int_equal(times_told(redis_url), 0);
+    reply = redisCommand(raw, "CONFIG SET save %s", "");
+    freeReplyObject(reply);
+    assert_int_equal(times_told(redis_url), 1);
+    /* Who may not ask does not know. */
+    say("ACL SETUSER careful on >word ~* &* +@all -config");
+    snprintf(url, sizeof url, "redis://careful:word@127.0.0.1:%d", redis.port);
+    assert_int_equal(times_told(url), 0);
+    say("ACL DELUSER careful");
+}
+
 /* An invitation that overtakes the answer which makes its contender wait is for that contender, not for whoever of the
  * client comes first. */
 static void invitation_before_the_answer(void **state)
@@ -733,6 +791,7 @@ int main(void)
         cmocka_unit_test_setup(acquire_and_release, setup),
         cmocka_unit_test_setup(about_renew, setup),
         cmocka_unit_test_setup(about_examine, setup),
+        cmocka_unit_test_setup(tells_that_it_forgets, setup),
         cmocka_unit_test_setup(invitation_before_the_answer, setup),
         cmocka_unit_test_setup(about_incarnations, setup),
         cmocka_unit_test_setup(tokens_grow, setup),

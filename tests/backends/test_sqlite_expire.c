@@ -27,27 +27,30 @@ static void before_the_transaction(void **state)
 typedef struct writer {
     sqlite3 *other;
     testhost_request *request;
+    size_t places; /* that requests have when it has expired */
 } writer;
 
 /* The time of the request is over as soon as its transaction has the write lock, which keeps others out. */
 static void expire_in_transaction(testhost *h)
 {
-    const writer *w = h->user;
+    writer *w = h->user;
     if (!w->request->sent)
         return;
-    if (sqlite3_exec(w->other, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK)
+    if (sqlite3_exec(w->other, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK) {
         raw(w->other, "ROLLBACK");
-    else
-        testhost_expire(h, w->request);
+        return;
+    }
+    testhost_expire(h, w->request);
+    w->places = h->window.outstanding.count;
 }
 
-/* It is carried out. Nobody hears of it; whoever asks again finds the grant. */
+/* It is carried out, and keeps its place until then. Nobody hears of it; whoever asks again finds the grant. */
 static void in_the_transaction(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
     testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    writer w = {open_raw(f), &r};
+    writer w = {open_raw(f), &r, 0};
     testhost_submit(&f->a, &r);
     testhost_flush(&f->a);
     f->a.user = &w;
@@ -56,6 +59,8 @@ static void in_the_transaction(void **state)
     f->a.on_now = NULL;
     assert_null(r.sent);
     assert_false(r.done);
+    assert_int_equal(w.places, 1);
+    assert_int_equal(f->a.window.outstanding.count, 0);
     assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
     assert_mine(acquire(&f->a, "orders", "me", 1));
     sqlite3_close(w.other);

@@ -12,7 +12,7 @@
 #include "support.h"
 
 /* From the signal or the limit to the end. Requests have 3 to 4 s for their answers, so who waits for one is seen. */
-#define LEAVES_MS ref_scaled_ms(1500)
+#define LEAVES_MS ref_scaled_ms(2200)
 
 /* --- servers that do not answer --------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static int start_servers(void **state)
     fake_start(&halting_redis);
     fake_mysql_start(&dripping_mysql);
     fake_mysql_start(&slow_mysql);
-    fake_zookeeper_start(&mute_zookeeper, (fake_odd){.request = FAKE_CREATE2, .manner = FAKE_SILENCE});
+    fake_zookeeper_start(&mute_zookeeper, (fake_odd){.request = FAKE_CREATE2, .manner = FAKE_MUTE});
     return 0;
 }
 

@@ -73,6 +73,7 @@ static void cron_and_list(void **state)
     await_lines_in(in_dir("runs"), 2);
     end(&p);
     assert_int_equal(RUN("schedule", "--list"), 0);
+    assert_non_null(strstr(out_of(&last), "  ENDED  "));
     assert_non_null(strstr(out_of(&last), "nightly"));
     assert_non_null(strstr(out_of(&last), "failed (3)"));
     assert_non_null(strstr(out_of(&last), "cron * * * * * * in Europe/Berlin"));
@@ -123,6 +124,7 @@ static void wrong_use_is_explained(void **state)
         {{"schedule", "--every", "1s", "--catch-up", "all:1001", "m", "--", "true"}, 64, "catch_up_limit"},
         {{"schedule", "--every", "1s", "m"}, 64, "missing"},
         {{"schedule", "--json", "m", "--", "true"}, 64, "--list"},
+        {{"run", "--retry-failed", "m", "--", "true"}, 64, "--retry-failed is for --once-per"},
         {{"run", "-E", "256", "m", "--", "true"}, 64, "from 0 to 255"},
         {{"run", "-E"}, 64, "-E wants a value"},
         {{"run", "--url", "memory://x", "m", "--", "true"}, 78, "keep out nobody"},
@@ -164,6 +166,102 @@ static void once_per_period_while_it_runs(void **state)
     assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "true"), 75);
     kill(p.pid, SIGTERM);
     assert_int_equal(finish(&p), 128 + SIGTERM);
+}
+
+/* What the store has recorded of the run of m, as `schedule --list` prints it; "ENDED" is when. */
+static bool is_listed(const char *result, bool has_ended)
+{
+    char begun[32], ended[32], word[16];
+    assert_int_equal(RUN("schedule", "--list", "m"), 0);
+    const char *line = strchr(out_of(&last), '\n');
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, " m %31s %31s %15s", begun, ended, word), 3);
+    return strcmp(word, result) == 0 && (strcmp(ended, "-") != 0) == has_ended &&
+           (!has_ended || strcmp(ended, begun) >= 0);
+}
+
+#define ONCE(...) RUN("run", "--once-per", "20h", __VA_ARGS__)
+#define AGAIN(...) ONCE("--retry-failed", "m", "--", __VA_ARGS__)
+
+/* A failure keeps others from trying, unless they are told to try again. A success keeps them all from it. */
+static void a_failed_run_begins_again(void **state)
+{
+    (void)state;
+    assert_int_equal(AGAIN("sh", "-c", "exit 3"), 3);
+    assert_true(is_listed("failed", true));
+    assert_non_null(strstr(out_of(&last), "failed (3)"));
+    assert_int_equal(ONCE("m", "--", "touch", in_dir("ran")), 75);
+    assert_int_equal(access(in_dir("ran"), F_OK), -1);
+    assert_int_equal(RUN("-v", "run", "--once-per", "20h", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "ago and failed (3); "));
+    assert_int_equal(AGAIN("/nowhere"), 127);
+    assert_int_equal(RUN("schedule", "--list", "--json", "m"), 0);
+    assert_non_null(strstr(out_of(&last), "\"result\":127"));
+    assert_null(strstr(out_of(&last), "\"ended\":null"));
+    assert_int_equal(AGAIN("true"), 0);
+    assert_true(is_listed("ok", true));
+    assert_int_equal(AGAIN("touch", in_dir("ran")), 75);
+    assert_int_equal(ONCE("m", "--", "touch", in_dir("ran")), 75);
+    assert_int_equal(access(in_dir("ran"), F_OK), -1);
+}
+
+/* A command that simba stops has failed, and so has one whose note is too long. */
+static void a_stopped_run_has_failed(void **state)
+{
+    (void)state;
+    process p =
+        START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; exec sleep 1000", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    assert_true(is_listed("unfinished", false));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 128 + SIGTERM);
+    assert_true(is_listed("failed", true));
+    assert_non_null(strstr(out_of(&last), "failed (143)"));
+    assert_int_equal(ONCE("--retry-failed", "--max-hold", "50ms", "m", "--", "sleep", "1000"), 79);
+    assert_true(is_listed("failed", true));
+    assert_non_null(strstr(out_of(&last), "failed (79)"));
+    assert_int_equal(AGAIN("sh", "-c", "head -c 2000 /dev/zero > \"$SIMBA_NOTE_FILE\""), 65);
+    assert_true(is_listed("failed", true));
+    assert_int_equal(AGAIN("sh", "-c", "echo kept > \"$SIMBA_NOTE_FILE\""), 0);
+    assert_true(is_listed("ok", true));
+    assert_int_equal(RUN("note", "get", "m"), 0);
+    assert_non_null(strstr(out_of(&last), "kept"));
+}
+
+/* A run that was killed has no end. Whoever waits for it to end finds that nobody runs it any more, and runs it. */
+static void a_run_that_was_cut_short_begins_again(void **state)
+{
+    (void)state;
+    process p =
+        START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; exec sleep 1000", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    assert_int_equal(ONCE("--retry-failed", "-n", "m", "--", "true"), 75);
+    process waiting =
+        START("run", "--once-per", "20h", "--retry-failed", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    assert_int_equal(ONCE("m", "--", "true"), 75);
+    assert_int_equal(finish(&waiting), 0);
+    assert_int_equal(lines_in(in_dir("runs")), 2);
+    assert_true(is_listed("ok", true));
+    assert_int_equal(AGAIN("true"), 75);
+}
+
+/* The one that waits learns that the run which went on has succeeded. */
+static void a_run_that_goes_on_is_waited_for(void **state)
+{
+    (void)state;
+    process p = START("--id", "first-one", "run", "--once-per", "20h", "m", "--", "sh", "-c",
+                      "echo >> \"$0\"; until [ -e \"$1\" ]; do sleep 0.05; done", in_dir("runs"), in_dir("go"));
+    await_lines_in(in_dir("runs"), 1);
+    terminal waiting =
+        START_ON_TERMINAL("run", "--once-per", "20h", "--retry-failed", "-E", "9", "m", "--", "touch", in_dir("ran"));
+    await_shown(&waiting, "first-one");
+    write_file(in_dir("go"), "");
+    assert_int_equal(finish(&p), 0);
+    assert_int_equal(finish_terminal(&waiting), 9);
+    assert_non_null(strstr(waiting.text, "and succeeded"));
+    assert_int_equal(access(in_dir("ran"), F_OK), -1);
 }
 
 /* The command is done, or simba killed, and the mutex is still taken. */
@@ -215,7 +313,7 @@ static void once_per_leaves_a_schedule_alone(void **state)
     await_lines_in(in_dir("runs"), 1);
     end(&p);
     assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "touch", in_dir("ran")), 78);
-    assert_non_null(strstr(err_of(&last), "m has a schedule (cron * * * * * * in UTC)"));
+    assert_non_null(strstr(err_of(&last), "m has a schedule, whose record a run once per period would replace"));
     assert_int_equal(access(in_dir("ran"), F_OK), -1);
     assert_int_equal(RUN("schedule", "--list"), 0);
     assert_non_null(strstr(out_of(&last), "cron * * * * * * in UTC"));
@@ -236,6 +334,10 @@ int main(int argc, char **argv)
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
         TEST(once_per_period_while_it_runs),
+        TEST(a_failed_run_begins_again),
+        TEST(a_stopped_run_has_failed),
+        TEST(a_run_that_was_cut_short_begins_again),
+        TEST(a_run_that_goes_on_is_waited_for),
         TEST(once_per_leaves_a_schedule_alone),
         TEST(others_are_kept_out),
         TEST(the_reach_is_said_at_a_terminal),

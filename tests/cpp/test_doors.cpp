@@ -132,6 +132,27 @@ void a_note_goes_from_hand_to_hand()
     CHECK(client.forget("orders").code() == SIMBA_ENOTFOUND);
 }
 
+/* How a run ended decides whether it may begin again within the period. */
+void a_failed_run_may_begin_again()
+{
+    auto client = open();
+    simba::locker_options once;
+    once.once_per = 1h;
+    auto strict = simba::locker::make(client, "orders", once).value();
+    once.once_retry_failed = true;
+    auto retrying = simba::locker::make(client, "orders", once).value();
+    CHECK(strict.once_end().code() == SIMBA_ESTATE);
+    CHECK(strict.acquire());
+    CHECK(strict.once_end(3));
+    CHECK(strict.release());
+    CHECK(strict.acquire().code() == SIMBA_ETOOSOON);
+    auto guard = simba::lock_guard::make(client, "orders", 10s, once).value();
+    CHECK(guard.once_end());
+    CHECK(guard.release());
+    CHECK(retrying.acquire().code() == SIMBA_ETOOSOON);
+    CHECK(client.note("orders").value().bytes.find(" result=0 ") != std::string::npos);
+}
+
 void a_moved_locker_still_holds()
 {
     auto client = open();
@@ -458,6 +479,7 @@ int main()
     RUN(durations_are_rounded_up_and_bounded);
     RUN(two_lockers_exclude_each_other);
     RUN(a_note_goes_from_hand_to_hand);
+    RUN(a_failed_run_may_begin_again);
     RUN(a_moved_locker_still_holds);
     RUN(a_guard_gives_back_at_the_end_of_its_scope);
     RUN(a_revoked_guard_is_told_of_it);

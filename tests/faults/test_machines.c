@@ -15,7 +15,7 @@
 #include "lib/process.h"
 
 enum {
-    PERIOD_MS = 15,
+    PERIOD_MS = 30, /* catching up reaches back 1,000 periods: longer than a session of ten seconds on a busy machine */
     TICKS = 200,
     MACHINES = 3,
     FAULTS = 8,

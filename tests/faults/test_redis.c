@@ -79,13 +79,17 @@ static void quick_restart(void **state)
     (void)state;
     ref_scene("quick restart");
     const unsigned grants = arena.grants;
+    const int64_t before_ms = ref_now_ms();
     server_signal(&redis, SIGKILL);
     start_redis();
+    /* On a busy machine the server itself may take too long: then the lease is over, and rightly so. */
+    const bool was_quick = ref_now_ms() - before_ms < ARENA_TTL_MS;
     usleep((unsigned)((ARENA_TTL_MS + ARENA_TRANSITION_MS) * 1000));
     ref_lock();
     const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
     ref_unlock();
-    assert_true(kept);
+    assert_true(kept || !was_quick);
+    assert_true(someone_leads());
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
 }

@@ -20,7 +20,7 @@
 #include "client/client.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
-#define SESSION_MS (ref_scaled_ms(2000))
+#define SESSION_MS (ref_scaled_ms(4000))
 #define BRIEF_SESSION_MS (ref_scaled_ms(1000))
 #define OP_TIMEOUT_MS (ref_scaled_ms(300))
 #define LONG_SESSION_MS (ref_scaled_ms(8000))

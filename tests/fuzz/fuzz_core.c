@@ -1,13 +1,13 @@
-/* The step functions of the core: any events, in any order in which the runtime could bring them. What holds in each state is
+/* The step functions of the core: any events, in any order in which the client could bring them. What holds in each state is
  * asserted by the machines themselves. Here is what an application would notice. */
 #include <stdio.h>
 #include <string.h>
 
-#include "core/chronicle.h"
 #include "core/observation.h"
 #include "core/reply.h"
 #include "core/row.h"
 #include "core/timing.h"
+#include "core/trace.h"
 #include "fuzz/targets.h"
 #include "util/clock.h"
 
@@ -48,13 +48,13 @@ static simba_reply any_reply(fuzz_input *in, const simba_request *request, int64
 
 static simba_push any_push(fuzz_input *in)
 {
-    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, SIMBA_PUSH_WANTED + 1)};
+    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, SIMBA_PUSH_NOTED + 1)};
     push.owner = any_owner(in);
     push.now_ms = fuzz_number(in);
     return push;
 }
 
-/* As the runtime does with what a store says. */
+/* as the client does with what a store says. */
 static void check_reply(simba_request *request, bool session)
 {
     simba_error err = {0};
@@ -73,12 +73,15 @@ typedef struct contender {
     simba__actions actions;
     simba_request request; /* in flight */
     uint32_t generation;
+    simba_local sent_at; /* when it was handed over; 0: it waits in a queue */
+    bool has_to_queue;   /* the next one */
     bool in_flight;
     bool leads;     /* acquired was told, released was not */
     bool tidies_up; /* on_released runs */
     int64_t now_ns;
     simba_local session_until;
-    char owner_id[2][SIMBA_ID_MAX + 1]; /* the machine knows one of them */
+    simba_stats stats;
+    simba_local waits_since;
 } contender;
 
 static int64_t store_ms(const contender *c)
@@ -92,6 +95,8 @@ static bool is_told_in_time(const contender *c)
     return until.ns == 0 || c->now_ns < until.ns;
 }
 
+static const simba_reply not_asked = {.status = SIMBA_ECANCELED};
+
 /* What the event log has about it is one line. */
 static void check_line(void *user, const char *words)
 {
@@ -99,14 +104,16 @@ static void check_line(void *user, const char *words)
     FUZZ_CHECK(words[0] && fuzz_is_shown_safely(words));
 }
 
-static const char *keep_owner_id(contender *c, const simba__event *event)
+static void step(contender *c, simba__event event);
+
+static void answer(contender *c, const simba_reply *reply)
 {
-    char *kept = c->owner_id[c->machine.owner.id == c->owner_id[0]];
-    const simba_owner *owner = event->kind == SIMBA__EV_REPLY  ? &event->reply->owner
-                               : event->kind == SIMBA__EV_PUSH ? &event->push->owner
-                                                               : NULL;
-    snprintf(kept, SIMBA_ID_MAX + 1, "%.*s", SIMBA_ID_MAX, owner ? owner->id : "");
-    return kept;
+    c->in_flight = false;
+    c->request.reply = *reply;
+    check_reply(&c->request, c->timing.session);
+    step(c,
+         (simba__event){
+             .kind = SIMBA__EV_REPLY, .generation = c->generation, .reply = &c->request.reply, .sent_at = c->sent_at});
 }
 
 static void step(contender *c, simba__event event)
@@ -114,31 +121,29 @@ static void step(contender *c, simba__event event)
     event.now.ns = c->now_ns;
     event.session_until = c->session_until;
     const bool led = c->leads;
-    event.owner_id = keep_owner_id(c, &event);
+    const simba__step made = simba__step_of(&c->machine, &event, &c->actions);
     simba__contention_step(&c->machine, &event, &c->actions);
     const simba__actions *a = &c->actions;
-    simba__chronicle_step(&c->machine, &event, a, 0, check_line, NULL);
+    simba__trace_step(&made, 0, check_line, NULL);
+    simba__count_step(&c->stats, &made, &c->waits_since);
     FUZZ_CHECK(!a->acquired || (!led && !c->tidies_up));
     FUZZ_CHECK(!a->released || led || a->acquired);
     FUZZ_CHECK(!a->submit || !c->in_flight);
     FUZZ_CHECK(!a->done || (!c->in_flight && !a->submit));
+    FUZZ_CHECK(!a->withdraw || c->in_flight);
     c->leads = (c->leads || a->acquired) && !a->released;
     c->tidies_up |= a->released;
     FUZZ_CHECK(!c->leads || is_told_in_time(c));
     FUZZ_CHECK(!a->submit || a->op != SIMBA_OP_RELEASE || !c->leads);
     if (a->submit) {
-        simba__actions_request(a, "me", &c->timing, &c->request);
+        simba__actions_request(a, &c->timing, &c->request);
+        c->request.id = "me";
         c->in_flight = true;
+        c->sent_at.ns = c->has_to_queue ? 0 : c->now_ns;
         c->generation = a->generation;
     }
-}
-
-static void answer(contender *c, const simba_reply *reply)
-{
-    c->in_flight = false;
-    c->request.reply = *reply;
-    check_reply(&c->request, c->timing.session);
-    step(c, (simba__event){.kind = SIMBA__EV_REPLY, .generation = c->generation, .reply = &c->request.reply});
+    if (a->withdraw && c->sent_at.ns == 0)
+        answer(c, &not_asked);
 }
 
 static void return_from_released(contender *c)
@@ -153,7 +158,7 @@ static void any_event(contender *c, fuzz_input *in)
     switch (fuzz_below(in, 8)) {
     case 0:
         if (simba__contention_status(&c->machine) == SIMBA_STATUS_INITIAL)
-            step(c, (simba__event){.kind = SIMBA__EV_START, .seed = fuzz_byte(in), .give_up = SIMBA__NEVER});
+            step(c, (simba__event){.kind = SIMBA__EV_START, .seed = fuzz_byte(in)});
         break;
     case 1:
         step(c, (simba__event){.kind = SIMBA__EV_STOP});
@@ -166,8 +171,14 @@ static void any_event(contender *c, fuzz_input *in)
     case 3:
     case 4:
         reply = any_reply(in, &c->request, store_ms(c));
-        if (c->in_flight)
+        if (c->in_flight && c->sent_at.ns == 0) { /* its turn comes, or it fails while it waits */
+            c->sent_at.ns = fuzz_below(in, 8) ? c->now_ns : 0;
+            if (c->sent_at.ns == 0)
+                answer(c, &not_asked);
+        } else if (c->in_flight) {
             answer(c, &reply);
+        }
+        c->has_to_queue = fuzz_below(in, 4) == 3;
         break;
     case 5: { /* a reply to an earlier request */
         reply = any_reply(in, &c->request, store_ms(c));
@@ -229,7 +240,7 @@ void fuzz_contention(const uint8_t *data, size_t size)
     simba__contention_init(&c.machine, &c.timing, how & 32);
     c.machine.once = how & 64;
     c.machine.try_once = how & 128;
-    step(&c, (simba__event){.kind = SIMBA__EV_START, .seed = how, .give_up = SIMBA__NEVER});
+    step(&c, (simba__event){.kind = SIMBA__EV_START, .seed = how});
     while (in.left > 0)
         any_event(&c, &in);
     if (simba__contention_status(&c.machine) != SIMBA_STATUS_INITIAL)

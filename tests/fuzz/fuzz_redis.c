@@ -231,6 +231,17 @@ static void add_info(speech *s, fuzz_input *in)
     add_text(s, text, strlen(text));
 }
 
+static void add_settings(speech *s, fuzz_input *in)
+{
+    char value[64];
+    fuzz_text(in, value, 63);
+    add(s, "*4\r\n");
+    add_text(s, "save", 4);
+    add_text(s, value, strlen(value));
+    add_text(s, "appendonly", 10);
+    add_text(s, "no", 2);
+}
+
 static void add_sentinels_answer(speech *s, fuzz_input *in)
 {
     const char *host = hosts[fuzz_below(in, 6)];
@@ -304,6 +315,8 @@ static void answer(speech *s, fuzz_input *in, const char *word)
         add(s, ":%u\r\n", fuzz_below(in, 3));
     else if (strcmp(word, "SCAN") == 0)
         add_page(s, in);
+    else if (strcmp(word, "CONFIG") == 0)
+        add_settings(s, in);
     else if (strcmp(word, "INFO") == 0)
         add_info(s, in);
     else if (strcmp(word, "CLUSTER") == 0)

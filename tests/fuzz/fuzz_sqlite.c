@@ -79,9 +79,8 @@ static void lock_and_note(simba__sqlite_db *db)
     if (simba__sqlite_db_load(db, "m", &row, &exists, &err) < 0)
         return;
     check_row(&row);
-    const uint64_t before = row.version;
     if (simba__row_apply(&row, now, &request))
-        (void)simba__sqlite_db_store(db, "m", &row, exists, before, &err);
+        (void)simba__sqlite_db_store(db, "m", &row, exists, &err);
     if (simba__sqlite_note_identify(db, "m", &row, &err) < 0)
         return;
     request.op = SIMBA_OP_WRITE_NOTE;

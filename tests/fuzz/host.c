@@ -10,6 +10,8 @@
 #include "util/clock.h"
 #include "util/random.h"
 
+#define TIMEOUT_NS (4000 * SIMBA__NS_PER_MS)
+
 static fuzz_host *of(simba_host *host)
 {
     return (fuzz_host *)(void *)host;
@@ -41,15 +43,14 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     va_end(args);
 }
 
-/* The runtime takes completed requests at the end of a turn. */
-static void host_complete(simba_host *host, simba_request *request)
+static void host_forgets(simba_host *host, const char *format, ...)
 {
-    simba_error err;
-    if (request->reply.status == 0) {
-        FUZZ_CHECK(memchr(request->reply.owner.id, '\0', sizeof request->reply.owner.id));
-        (void)simba__reply_check(request, false, &err);
-    }
-    simba__requests_complete(&of(host)->requests, request);
+    char text[2048];
+    (void)host;
+    va_list args;
+    va_start(args, format);
+    FUZZ_CHECK(vsnprintf(text, sizeof text, format, args) > 0);
+    va_end(args);
 }
 
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
@@ -60,8 +61,29 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     FUZZ_CHECK(vsnprintf(text, sizeof text, format, args) > 0);
     va_end(args);
     FUZZ_CHECK(code < 0);
+    const simba_error error = {.code = code};
     request->reply = (simba_reply){.status = code};
-    host_complete(host, request);
+    simba__window_complete(&of(host)->window, request, &error, host_now(host));
+}
+
+static void host_complete(simba_host *host, simba_request *request)
+{
+    const bool is_session = of(host)->backend->caps & SIMBA_CAP_SESSION;
+    simba_error fault;
+    FUZZ_CHECK(memchr(request->reply.owner.id, '\0', sizeof request->reply.owner.id));
+    const int code = simba__reply_check(request, is_session, &fault);
+    if (code < 0)
+        host_fail(host, request, code, "%s", fault.text);
+    else
+        simba__window_complete(&of(host)->window, request, NULL, host_now(host));
+}
+
+static void on_done(simba__request *request, const simba_error *error)
+{
+    fuzz_host *h = request->of;
+    (void)error;
+    FUZZ_CHECK(h->waiting > 0);
+    h->waiting--;
 }
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
@@ -114,7 +136,7 @@ static void host_wake(simba_host *host)
     of(host)->woken = true;
 }
 
-/* At the end of the turn, in the order in which it was asked for. */
+/* When the host settles, in the order in which it was asked for. */
 static void host_work(simba_host *host, simba_job *job)
 {
     simba_job **last = &of(host)->first_job;
@@ -189,6 +211,7 @@ bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
         .epoch_us = host_epoch_us,
         .random = host_random,
         .log = host_log,
+        .forgets = host_forgets,
         .complete = host_complete,
         .fail = host_fail,
         .listed = host_listed,
@@ -210,7 +233,7 @@ bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
     fuzz_link_count = 0;
     h->store = calloc(1, backend->instance_size);
     FUZZ_CHECK(h->store && simba_url_parse(url, &err, &parsed) == 0);
-    FUZZ_CHECK(simba__requests_init(&h->requests, &h->host, backend, h->store) == 0);
+    FUZZ_CHECK(simba__window_init(&h->window, &h->host, backend, h->store, TIMEOUT_NS) == 0);
     const int rc = backend->init(h->store, &h->host, parsed, &err);
     simba_url_free(parsed);
     if (rc == 0)
@@ -220,22 +243,13 @@ bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
     return false;
 }
 
-static void take_completed(fuzz_host *h)
-{
-    simba_request *request;
-    while ((request = simba__requests_take(&h->requests)) != NULL) {
-        FUZZ_CHECK(h->busy[request - h->slots]);
-        h->busy[request - h->slots] = false;
-    }
-}
-
 static bool do_work(fuzz_host *h)
 {
     simba_job *job = h->first_job;
     if (!job)
         return false;
     h->first_job = job->next;
-    job->run(job);
+    FUZZ_CHECK(job->run(job, (simba_local){INT64_MAX}));
     job->done(job);
     return true;
 }
@@ -245,15 +259,13 @@ void fuzz_host_settle(fuzz_host *h)
     enum { ROUNDS = 1000 }; /* nothing goes on for ever */
     for (unsigned round = 0;; round++) {
         FUZZ_CHECK(round < ROUNDS);
-        take_completed(h);
-        const size_t given = simba__requests_hand_over(&h->requests, (simba_local){h->now_ns});
-        if (given > 0)
+        if (simba__window_has_work(&h->window)) {
+            simba__window_hand_over(&h->window, (simba_local){h->now_ns});
             h->backend->flush(h->store);
-        simba__requests_arm(&h->requests);
-        if (h->woken) {
+        } else if (h->woken) {
             h->woken = false;
             h->backend->woken(h->store);
-        } else if (!do_work(h) && given == 0 && !h->requests.completed_first) {
+        } else if (!do_work(h)) {
             return;
         }
     }
@@ -274,16 +286,16 @@ void fuzz_host_poll(fuzz_host *h)
     }
 }
 
-void fuzz_host_submit(fuzz_host *h, const simba_request *request)
+void fuzz_host_ask(fuzz_host *h, const simba_request *request)
 {
-    for (size_t i = 0; i < FUZZ_REQUESTS; i++)
-        if (!h->busy[i]) {
-            h->busy[i] = true;
-            h->slots[i] = *request;
-            h->slots[i].deadline.ns = h->now_ns + 4000 * SIMBA__NS_PER_MS;
-            simba__requests_submit(&h->requests, &h->slots[i]);
-            return;
-        }
+    if (h->waiting == FUZZ_REQUESTS)
+        return;
+    simba__request *made = simba__request_new(request, TIMEOUT_NS);
+    FUZZ_CHECK(made);
+    made->of = h;
+    made->done = on_done;
+    h->waiting++;
+    simba__window_add(&h->window, made, (simba_local){h->now_ns});
 }
 
 static simba_timer *next_due(const fuzz_host *h, int64_t until_ns)
@@ -317,11 +329,9 @@ void fuzz_host_close(fuzz_host *h)
     h->backend->close(h->store);
     while (do_work(h)) {
     }
-    take_completed(h);
     FUZZ_CHECK(h->closed && h->io_count == 0);
-    for (size_t i = 0; i < FUZZ_REQUESTS; i++)
-        FUZZ_CHECK(!h->busy[i]);
-    simba__requests_close(&h->requests);
+    simba__window_close(&h->window);
+    FUZZ_CHECK(h->waiting == 0);
     for (size_t i = 0; i < h->timer_count; i++)
         FUZZ_CHECK(h->timers[i]->index == 0);
     h->backend->fini(h->store);

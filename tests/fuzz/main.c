@@ -132,7 +132,7 @@ bool fuzz_is_shown_safely(const char *text)
     return true;
 }
 
-/* The rest of the file that has it, the runtime, is not needed. */
+/* The file that has it opens clients, and is not needed. */
 const char *simba_version(void)
 {
     return "fuzz";

@@ -42,7 +42,7 @@ void story_request(story *s, fuzz_input *in)
         request.mutex = NULL;
     request.ttl_ms = 10000;
     request.transition_ms = 6000;
-    fuzz_host_submit(s->host, &request);
+    fuzz_host_ask(s->host, &request);
 }
 
 void story_note(const story *s, fuzz_input *in)
@@ -58,7 +58,7 @@ void story_note(const story *s, fuzz_input *in)
         request.token = fuzz_below(in, 8);
         request.nonce = fuzz_below(in, 4);
     }
-    fuzz_host_submit(s->host, &request);
+    fuzz_host_ask(s->host, &request);
 }
 
 void story_topic(story *s, fuzz_input *in)
@@ -66,6 +66,8 @@ void story_topic(story *s, fuzz_input *in)
     const fuzz_host *h = s->host;
     const unsigned i = fuzz_below(in, STORY_MUTEXES);
     s->topics[i].mutex = story_mutexes[i];
+    if (!s->is_watched[i])
+        s->topics[i].observed = fuzz_below(in, 2);
     if (s->is_watched[i])
         h->backend->unwatch(h->store, &s->topics[i]);
     s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->topics[i]) == 0;

@@ -122,6 +122,9 @@ static void body_of(fake_zookeeper *fake, int request, const char *path, text *t
 static bool answer(fake_zookeeper *fake, int32_t xid, int request, const char *path)
 {
     const fake_odd *odd = &fake->odd;
+    fake->mute |= request == odd->request && odd->manner == FAKE_MUTE;
+    if (fake->mute && request != FAKE_PING)
+        return true;
     if (request == odd->request && odd->manner != FAKE_SILENCE) {
         do {
             if (!say_odd(fake, xid))
@@ -203,6 +206,7 @@ static void *serve(void *arg)
         fake->client = accept(fake->listener, NULL, NULL);
         if (fake->client < 0)
             return NULL;
+        fake->mute = false;
         bool on = read_frame(fake->client, frame, &size) && shake_hands(fake);
         while (on)
             on = serve_one(fake);

@@ -33,6 +33,7 @@ typedef enum fake_manner {
     FAKE_UNASKED, /* before the proper reply: a reply to a request that nobody has made */
     FAKE_RAW,     /* the body alone, without a length before it */
     FAKE_SILENCE, /* nothing */
+    FAKE_MUTE,    /* nothing, and on this connection nothing to any later request but pings */
 } fake_manner;
 
 typedef struct fake_odd {
@@ -55,6 +56,7 @@ typedef struct fake_zookeeper {
     int listener, client;
     fake_odd odd;
     unsigned made; /* children */
+    bool mute;
     pthread_t thread;
 } fake_zookeeper;
 

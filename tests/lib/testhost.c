@@ -53,6 +53,16 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     va_end(args);
 }
 
+static void host_forgets(simba_host *host, const char *format, ...)
+{
+    testhost *h = of(host);
+    h->forgets++;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(h->log, sizeof h->log, format, args);
+    va_end(args);
+}
+
 static void on_done(simba__request *request, const simba_error *error)
 {
     testhost_request *r = request->of;
@@ -226,6 +236,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .epoch_us = host_epoch_us,
         .random = host_random,
         .log = host_log,
+        .forgets = host_forgets,
         .complete = host_complete,
         .fail = host_fail,
         .listed = host_listed,

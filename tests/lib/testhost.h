@@ -65,7 +65,8 @@ struct testhost {
     simba_note note; /* of the latest READ_NOTE that found one */
     unsigned noted_count;
     unsigned warnings;
-    char log[512]; /* the latest line */
+    unsigned forgets; /* how often the store has said that it keeps nothing */
+    char log[512];    /* the latest line */
 };
 
 /* A request of the test's own. The store gets a copy of it; the reply is filled in here. */

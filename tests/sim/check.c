@@ -425,6 +425,9 @@ void check_end(sim *s)
         if (party->told_acquired)
             check_broken(s, "S4", "%s stopped without on_released", party->name);
     }
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        if (s->process[p].alive && client_has_requests(s, p))
+            check_broken(s, "L1", "process %u has no answer to a request, and so one place less for others", p);
     for (unsigned m = 0; m < s->plan->mutexes; m++) {
         simba_owner owner;
         if (store_has_owner(s, m, &owner) && !s->checks.straggled[m] && !s->checks.lost_writes)

@@ -61,6 +61,11 @@ bool client_is_muted(const sim *s, unsigned process)
     return s->client[process]->muted;
 }
 
+bool client_has_requests(const sim *s, unsigned process)
+{
+    return s->client[process]->window.outstanding.count > 0;
+}
+
 sim *client_sim(simba_host *host, unsigned *ret_process)
 {
     *ret_process = of(host)->process;
@@ -103,6 +108,12 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 {
     (void)host;
     (void)level;
+    (void)format;
+}
+
+static void host_forgets(simba_host *host, const char *format, ...)
+{
+    (void)host;
     (void)format;
 }
 
@@ -307,6 +318,8 @@ void client_ask(sim_party *party, const simba__actions *actions)
     simba_request wanted = {.mutex = sim_mutex_name(party->mutex), .id = party->id};
     simba__actions_request(actions, party->is_member ? &party->s->timing : NULL, &wanted);
     simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
+    if (request)
+        request->latest = actions->latest;
     party->candidate.handle.generation = actions->generation;
     party->candidate.handle.request = request;
     client_add(party, request, answered);
@@ -490,6 +503,7 @@ static const simba_host functions = {
     .epoch_us = host_epoch_us,
     .random = host_random,
     .log = host_log,
+    .forgets = host_forgets,
     .complete = host_complete,
     .fail = host_fail,
     .listed = host_listed,

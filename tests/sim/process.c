@@ -193,6 +193,11 @@ static bool waits_for_process(sim *s, sim_process *process, const sim_event *eve
 
 void process_event(sim *s, const sim_event *event)
 {
+    if (event->kind == EV_WIRE_TO_PROCESS && !wire_is_heard(s, event)) {
+        wire_to_process(s,
+                        event); /* paused or not: and the place of this connection may be another process's by and by */
+        return;
+    }
     const unsigned p = process_of_event(s, event);
     sim_process *process = &s->process[p];
     if (waits_for_process(s, process, event))

@@ -18,7 +18,7 @@ enum { CLIENTS = 3, CONTENDERS = 4, CALLS = 8, SAID = 8, ENTRIES = 8 };
 enum { TICK_MS = 500, TTL_MS = 500, LEASE_MS = 999, HELD_MS = 1000, JUMP_S = 13 * 3600, JUMPS = 3 };
 
 /* In the order of the table of bounds. */
-enum { MEMBERS, TWINS, ENTERS, DELAYS, BREAKS, LEAVES, CANCELS, REFUSALS, LOSSES, REPEATS, DAYS, BOUNDS };
+enum { MEMBERS, TWINS, ENTERS, DELAYS, BREAKS, LEAVES, EXPIRIES, REFUSALS, LOSSES, REPEATS, DAYS, OBSERVES, BOUNDS };
 
 /* Contenders, clients: from 0 on. */
 enum { NOBODY = 255 };
@@ -37,7 +37,7 @@ typedef struct stored {
 } stored;
 
 /* A script that is to run, or has run; the answer is on its way then. */
-typedef enum call_kind { CALL_NONE, CALL_ACQUIRE, CALL_RELEASE, CALL_RETURN, CALL_REJOIN } call_kind;
+typedef enum call_kind { CALL_NONE, CALL_ACQUIRE, CALL_RELEASE, CALL_REJOIN } call_kind;
 
 typedef enum outcome { OUTCOME_DONE, OUTCOME_GRANTED, OUTCOME_REFUSED } outcome;
 
@@ -48,7 +48,7 @@ typedef struct call {
     uint8_t outcome;
     bool is_owned;    /* REFUSED: somebody has it */
     int16_t token;    /* RELEASE, GRANTED */
-    int16_t ends_ms;  /* RETURN, GRANTED, REFUSED */
+    int16_t ends_ms;  /* GRANTED, REFUSED */
     int16_t asked_ms; /* ACQUIRE */
 } call;
 
@@ -181,7 +181,7 @@ void redis_machine_listen(client *c);
 void redis_machine_break_off(world *w, unsigned index, unsigned carried_out, bool is_late);
 void redis_machine_deafen(world *w, unsigned index);
 void redis_machine_connect(world *w, unsigned index, bool to_listen);
-void redis_machine_cancel(world *w, unsigned who);
+void redis_machine_expire(world *w, unsigned who);
 void redis_machine_come_to_time(world *w, unsigned who);
 void redis_machine_leave(world *w, unsigned who);
 void redis_machine_tick(world *w);

@@ -54,7 +54,7 @@ static void ask_again(world *w, unsigned who)
         redis_machine_ask(w, who);
 }
 
-/* To the first that can use it, as core/delivery.h says. */
+/* To the first that can use it, as client/watches.h says. */
 static void push(world *w, unsigned index, bool is_release)
 {
     for (unsigned who = 0; who < redis_machine_contenders(w); who++) {
@@ -84,13 +84,13 @@ static void queue_up(client *c, unsigned mask)
             put(c, &(call){.kind = CALL_REJOIN, .who = (uint8_t)who});
 }
 
-static unsigned decide(redis_waiters *waiters, waiters_event what, unsigned who, int8_t incarnation)
+static unsigned decide(const world *w, redis_waiters *waiters, waiters_event what, unsigned who, int8_t incarnation)
 {
     const char *id = redis_machine_id(who);
     const uint64_t nonce = redis_machine_nonce(who, incarnation);
     switch (what) {
     case EVENT_WATCH:
-        return simba__redis_waiters_watch(waiters);
+        return simba__redis_waiters_watch(waiters, w->head.bounds[OBSERVES] > 0);
     case EVENT_UNWATCH:
         return simba__redis_waiters_unwatch(waiters, now);
     case EVENT_WOKEN:
@@ -131,7 +131,7 @@ static void happens_to(world *w, unsigned index, waiters_event what, unsigned wh
         redis_machine_wake(&c->waiters, now, &waiters);
     else
         simba__redis_waiters_init(&waiters, now);
-    const unsigned actions = decide(&waiters, what, who, incarnation);
+    const unsigned actions = decide(w, &waiters, what, who, incarnation);
     redis_waiter *waiter = actions & REDIS_QUEUE_UP ? simba__redis_waiters_queue_up(waiters.first) : NULL;
     for (; waiter; waiter = simba__redis_waiters_queue_up(waiter->next))
         put_back |= 1U << (waiter->id[0] - 'a');
@@ -140,6 +140,8 @@ static void happens_to(world *w, unsigned index, waiters_event what, unsigned wh
         put_listening(c, LISTEN, all_of(&c->waiters));
     if (actions & REDIS_SUBSCRIBE_NEWS)
         put_listening(c, LISTEN, TO_NEWS);
+    if (actions & REDIS_UNSUBSCRIBE_NEWS)
+        put_listening(c, LISTEN_NO_MORE, TO_NEWS);
     if (actions & REDIS_SUBSCRIBE_ID)
         put_listening(c, LISTEN, 1U << who);
     if (actions & REDIS_CONFIRM)
@@ -272,8 +274,6 @@ static void failed(world *w, unsigned who)
         k->wake_ms = 0;
 }
 
-static void pass(world *w, int16_t ms);
-
 void redis_machine_deliver(world *w, unsigned index, bool is_confirmed)
 {
     client *c = &w->client[index];
@@ -292,10 +292,6 @@ void redis_machine_deliver(world *w, unsigned index, bool is_confirmed)
     happens_to(w, index, answer.outcome == OUTCOME_GRANTED ? EVENT_GRANTED : EVENT_WAITS, who, answer.incarnation);
     if (!is_confirmed) {
         w->left[REFUSALS]--;
-        put(c,
-            &(call){
-                .kind = CALL_RETURN, .who = answer.who, .incarnation = answer.incarnation, .ends_ms = answer.ends_ms});
-        pass(w, 1); /* before it asks again, so that its next grant ends later */
         failed(w, who);
         return;
     }
@@ -395,11 +391,11 @@ void redis_machine_connect(world *w, unsigned index, bool to_listen)
             send(w, who);
 }
 
-/* It stays in the line, to take the answer. */
-void redis_machine_cancel(world *w, unsigned who)
+/* It keeps its place on the connection until its answer has come. */
+void redis_machine_expire(world *w, unsigned who)
 {
     client *c = client_of(w, who);
-    w->left[CANCELS]--;
+    w->left[EXPIRIES]--;
     for (unsigned i = 0; i < c->calls; i++)
         if (c->call[i].is_wanted && c->call[i].who == who)
             c->call[i].is_wanted = false;

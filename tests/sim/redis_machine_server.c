@@ -254,15 +254,13 @@ void redis_machine_run(world *w, call *what)
                                    .ttl_ms = TTL_MS,
                                    .transition_ms = LEASE_MS - TTL_MS};
     const redis_numbers numbers = simba__redis_numbers_of(&request);
-    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE], here[8], ends_at[24], head[48];
+    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE], here[8];
     words all = {.count = 0};
     const size_t count = simba__redis_script_keys(used[number], false, "m", keys);
     for (size_t i = 0; i < count; i++)
         add(&all, keys[i]);
     snprintf(here, sizeof here, "%s%s", what->here ? "@@" : "",
              what->here > 1 ? redis_machine_id(what->here - 2U) : "");
-    snprintf(ends_at, sizeof ends_at, "%" PRId64, NOW_MS + what->ends_ms);
-    snprintf(head, sizeof head, "%s %s", what->kind == CALL_RETURN ? "0" : numbers.token, numbers.nonce);
     add(&all, redis_machine_id(what->who));
     if (what->kind == CALL_ACQUIRE) {
         add(&all, numbers.nonce);
@@ -271,10 +269,8 @@ void redis_machine_run(world *w, call *what)
         add(&all, "1");
         add(&all, here);
     } else if (what->kind != CALL_REJOIN) {
-        add(&all, head);
-        add(&all, what->kind == CALL_RETURN ? "@@" : here);
-        if (what->kind == CALL_RETURN)
-            add(&all, ends_at);
+        add(&all, numbers.head);
+        add(&all, here);
     }
     memset(&server.keys, 0, sizeof server.keys);
     server.alone = &alone;

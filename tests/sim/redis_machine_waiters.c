@@ -1,9 +1,9 @@
 /* Redis' waiters (waiters.c) and scripts, as they ship, of two clients or three, and one mutex. A client has one contender or two. It
  * asks on one connection and listens on another, each in order; the two overtake each other, and break apart from each other. An answer
- * may come when nobody waits for it any more (`cancels`), a grant may be given back because too few replicas have it (`refusals`),
+ * may come when nobody waits for it any more (`expiries`), a grant may not count because too few replicas have it (`refusals`),
  * and a command on a connection that broke may reach the server late. Contenders enter (`enters`), lead and leave; waiters leave
  * (`leaves`); time goes on while something is under way (`delays`); messages are lost or repeated (`losses`, `repeats`); and half a day
- * goes by (`days`). Nobody renews: core is explored by explore.h.
+ * goes by (`days`). With `observes=1` the clients also hear of every grant and release. Nobody renews: core is explored by explore.h.
  *
  * S1: who leads has the lock, so no other leads, and nothing that comes late has ended the grant. S3: tokens grow. From every world, when all
  * is well again: L1, somebody leads within a lease; L2, whoever waits stands in the queue or is invited, and when the leader leaves the next
@@ -28,7 +28,7 @@ typedef enum choice_kind {
     CHOICE_TICK,
     CHOICE_ENTER,
     CHOICE_LEAVE,
-    CHOICE_CANCEL, /* a request is given up, and asked again */
+    CHOICE_EXPIRE, /* the time of a request is over, and it is asked again */
     CHOICE_BREAK, /* the connection to ask on; slot: twice how many commands are carried out, and 1 if the next one comes late */
     CHOICE_DEAFEN, /* the other one */
     CHOICE_LATE,   /* what comes late comes */
@@ -108,7 +108,7 @@ static void add_wishes(const world *w, machine_list *l)
         machine_add(l, fits && k->phase == PHASE_OUT && w->left[ENTERS] > 0, CHOICE_ENTER, i, 0);
         machine_add(l, fits && k->phase == PHASE_HOLDS, CHOICE_LEAVE, i, 0);
         machine_add(l, fits && k->phase == PHASE_SEEKS && !k->is_leaving && w->left[LEAVES] > 0, CHOICE_LEAVE, i, 0);
-        machine_add(l, fits && k->is_asking && !k->is_pending && w->left[CANCELS] > 0, CHOICE_CANCEL, i, 0);
+        machine_add(l, fits && k->is_asking && !k->is_pending && w->left[EXPIRIES] > 0, CHOICE_EXPIRE, i, 0);
     }
 }
 
@@ -161,7 +161,7 @@ static void check(world *w)
 
 static const char *name_of_call(const call *what)
 {
-    static const char *const names[] = {"nothing", "acquire", "release", "give back", "rejoin"};
+    static const char *const names[] = {"nothing", "acquire", "release", "rejoin"};
     return names[what->kind];
 }
 
@@ -215,7 +215,7 @@ static void say(world *w, choice what)
     case CHOICE_LEAVE:
         machine_tell(&w->head, "%s leaves", id);
         break;
-    case CHOICE_CANCEL:
+    case CHOICE_EXPIRE:
         machine_tell(&w->head, "%s has waited for an answer for too long", id);
         break;
     case CHOICE_BREAK:
@@ -297,8 +297,8 @@ static void choose(void *of, choice what)
     case CHOICE_LEAVE:
         redis_machine_leave(w, what.member);
         break;
-    case CHOICE_CANCEL:
-        redis_machine_cancel(w, what.member);
+    case CHOICE_EXPIRE:
+        redis_machine_expire(w, what.member);
         break;
     case CHOICE_BREAK:
         redis_machine_break_off(w, what.member, what.slot / 2U, what.slot % 2 == 1);
@@ -416,11 +416,12 @@ const machine machine_redis_waiters = {
                [DELAYS] = {"delays", 0, 9},
                [BREAKS] = {"breaks", 1, 9},
                [LEAVES] = {"leaves", 1, 9},
-               [CANCELS] = {"cancels", 0, 9},
+               [EXPIRIES] = {"expiries", 0, 9},
                [REFUSALS] = {"refusals", 0, 9},
                [LOSSES] = {"losses", 0, 9},
                [REPEATS] = {"repeats", 0, 9},
-               [DAYS] = {"days", 0, 9}},
+               [DAYS] = {"days", 0, 9},
+               [OBSERVES] = {"observes", 0, 1}},
     .size = sizeof(world),
     .begin = begin,
     .choices = choices,

@@ -295,25 +295,25 @@ static void fine(const call *c)
     answer_text(c->answer, ANSWER_STATUS, "OK");
 }
 
+/* Its settings are nobody's business, as in most services. */
+static void config(const call *c)
+{
+    answer_text(c->answer, ANSWER_ERROR, "NOPERM this user has no permissions to run the 'config|get' command");
+}
+
 static void obey(const call *c)
 {
     static const struct {
         const char *name;
         void (*run)(const call *c);
     } known[] = {
-        {"EVALSHA", evalsha},
-        {"PING", ping},
-        {"SUBSCRIBE", subscribe},
-        {"UNSUBSCRIBE", unsubscribe},
-        {"SCRIPT", script},
-        {"ROLE", role},
-        {"SELECT", fine},
-        {"WAIT", wait_for},
-        {"ASKING", asking},
-        {"CLUSTER", cluster},
-        {"SENTINEL", sentinel},
-        {"SSUBSCRIBE", ssubscribe},
-        {"SUNSUBSCRIBE", sunsubscribe},
+        {"EVALSHA", evalsha},       {"PING", ping},
+        {"SUBSCRIBE", subscribe},   {"UNSUBSCRIBE", unsubscribe},
+        {"SCRIPT", script},         {"ROLE", role},
+        {"SELECT", fine},           {"WAIT", wait_for},
+        {"CONFIG", config},         {"ASKING", asking},
+        {"CLUSTER", cluster},       {"SENTINEL", sentinel},
+        {"SSUBSCRIBE", ssubscribe}, {"SUNSUBSCRIBE", sunsubscribe},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcasecmp(known[i].name, c->argv[0]) == 0) {

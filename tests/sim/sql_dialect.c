@@ -71,12 +71,20 @@ static void fail(conn *self, simba__sql_remedy remedy, int code)
     finish(self, code, &why);
 }
 
+/* The server may have lost its queue. */
+static void doubt_queue(const conn *self)
+{
+    if (self->listener)
+        simba__sql_listening_lost(&self->listener->listening);
+}
+
 /* The attempt to connect is over, in vain. */
 static void fail_to_open(conn *self)
 {
     const int64_t pause_ns = FIRST_PAUSE_NS << (self->failures < 5 ? self->failures : 5);
     end_wire(self);
     self->state = SHUT;
+    doubt_queue(self);
     self->failures++;
     self->not_before = in(self, pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS);
     fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
@@ -91,6 +99,7 @@ static void lose(conn *self, simba__sql_remedy remedy)
     }
     end_wire(self);
     self->state = LOST;
+    doubt_queue(self);
     if (self->step)
         fail(self, remedy, SIMBA_EUNAVAILABLE);
 }
@@ -262,6 +271,7 @@ static void start(void *instance, simba__sql_lane *lane, simba__sql_step *step, 
     } else if (step->action == SIMBA__SQL_CLOSE) {
         end_wire(self);
         self->state = SHUT;
+        doubt_queue(self);
         finish(self, 0, NULL);
     } else if (self->state == LOST) {
         fail(self, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE);
@@ -332,14 +342,18 @@ static void fini(void *instance)
     simba__sql_fini(instance);
 }
 
+static const char *const schemes[] = {"sim", NULL};
+
 const simba_backend sim_sql_backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
+    .window = SIMBA__SQL_WINDOW,
     .init = init,
     .submit = simba__sql_submit,
-    .cancel = simba__sql_cancel,
+    .expire = simba__sql_expire,
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,
@@ -351,11 +365,13 @@ const simba_backend sim_sql_backend = {
 const simba_backend sim_postgresql_backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
     .instance_size = sizeof(store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE,
+    .window = SIMBA__SQL_WINDOW,
     .init = init_deciding,
     .submit = simba__sql_submit,
-    .cancel = simba__sql_cancel,
+    .expire = simba__sql_expire,
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,

@@ -214,15 +214,17 @@ static void add_items(const world *w, unsigned index, simba__sql_batch *batch)
         if (asks->op == 0)
             continue;
         const simba_op op = (simba_op)(asks->op - 1);
-        const simba_request request = {.op = op,
-                                       .mutex = names[m],
-                                       .id = ids[index],
-                                       .nonce = nonce_of(index, asks),
-                                       .token = op == SIMBA_OP_ACQUIRE ? 0 : asks->token,
-                                       .ttl_ms = TICK_MS,
-                                       .transition_ms = (LEASE_TICKS - 1) * TICK_MS,
-                                       .deadline = {INT64_MAX}};
-        simba__sql_batch_add(batch, &request)->floor = asks->seen;
+        simba_request request = {.op = op,
+                                 .mutex = names[m],
+                                 .id = ids[index],
+                                 .nonce = nonce_of(index, asks),
+                                 .token = op == SIMBA_OP_ACQUIRE ? 0 : asks->token,
+                                 .ttl_ms = TICK_MS,
+                                 .transition_ms = (LEASE_TICKS - 1) * TICK_MS,
+                                 .deadline = {INT64_MAX}};
+        simba__sql_item *item = simba__sql_batch_add(batch, &request);
+        item->request = NULL; /* nobody is told */
+        item->floor = asks->seen;
     }
 }
 

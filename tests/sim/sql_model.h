@@ -4,7 +4,7 @@
  *   sql_server.c    the server: what goes wrong with it, and the table of sim_model
  *   sql_session.c   a session of it: statements, waits for locked rows, commits. What is granted is told to check.c
  *   sql_listener.c  the process's connection that listens
- *   sql_line.c      the line of waiters, and who is notified: what PostgreSQL's function does beside rows
+ *   sql_queue.c     the queue of waiters, and who is notified: what PostgreSQL's function does beside rows
  *   sql_guests.c    sessions that are not ours: contenders of Simba on the JVM, and whoever locks a row for long
  *
  * What a statement does with rows is in tests/lib/model_sql.c, which the unit tests use too. */
@@ -120,10 +120,9 @@ typedef struct sql_past {
     model_sql_row row;
 } sql_past;
 
-/* Somebody in the line of a mutex, or a holder that listens. */
+/* Somebody in the queue of a mutex. */
 typedef struct sql_waiter {
     char mutex[4];
-    bool holds;
     uint64_t nonce, channel;
     int64_t since, until, invited;
 } sql_waiter;
@@ -135,7 +134,7 @@ typedef struct sql_state {
     uint32_t stamps;
     bool is_old;    /* it does not know SKIP LOCKED */
     bool is_pooled; /* LISTEN is accepted, and nothing ever arrives */
-    sql_waiter line[SQL_WAITERS];
+    sql_waiter queue[SQL_WAITERS];
     unsigned waiters;
     unsigned lanes;
     int64_t commit_ns; /* how long the disk and the replica take, at most */
@@ -174,14 +173,14 @@ int sql_listener_init(sql_listener *self, sim *s, unsigned process, simba__sql_s
 void sql_listener_close(sql_listener *self);
 /* A lane is connected: listen, if somebody waits and it is time. */
 void sql_listener_wake(sql_listener *self);
-/* For the line; 0: stay out of it. */
+/* For the queue; 0: stay out of it. */
 uint64_t sql_listener_channel(const sql_listener *self);
 
-/* --- sql_line.c --------------------------------------------------------------------------------------- */
+/* --- sql_queue.c -------------------------------------------------------------------------------------- */
 
 /* A row was read for a waiter; a request about it was decided. */
-void sql_line_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms);
-void sql_line_decided(sim *s, simba__sql_row *row, uint64_t channel);
+void sql_queue_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms);
+void sql_queue_decided(sim *s, simba__sql_row *row, uint64_t channel);
 /* All sessions that listen there are told. */
 void sql_notify(sim *s, uint64_t channel, const char *payload);
 

@@ -94,7 +94,7 @@ static void crash(sim *s, const sim_item *item, int64_t until)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         wire_drop(s, wire);
     sql_guests_disconnected(s);
-    sql_state_of(s)->waiters = 0; /* the line is not logged */
+    sql_state_of(s)->waiters = 0; /* the queue is not logged */
     lose_writes(s, item->arg);
     s->store.down_until = until;
 }
@@ -216,7 +216,6 @@ static void begin_postgresql(sim *s)
     state->server.table.is_exact = true;
     state->server.waits_to_decide = false;
     state->is_pooled = sim_chance(s, 150);
-    s->is_deaf = state->is_pooled;
     state->waiters = 0;
 }
 

@@ -36,8 +36,8 @@ static unsigned grantee_of(const sim *s, unsigned mutex, const model_sql_row *ro
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
         const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && party->candidate.handle.request && party->candidate.machine.nonce == row->nonce &&
-            strcmp(party->id, row->owner_id) == 0)
+        if (party->mutex == mutex && party->running && party->candidate.handle.request &&
+            party->candidate.machine.nonce == row->nonce && strcmp(party->id, row->owner_id) == 0)
             return i;
     }
     return SIM_NOBODY;
@@ -205,16 +205,16 @@ static bool commits(const sql_session *session)
     }
 }
 
-/* PostgreSQL's function keeps the line, too. */
-static void keep_line(sim *s, sql_session *session)
+/* PostgreSQL's function keeps the queue, too. */
+static void keep_queue(sim *s, sql_session *session)
 {
     const sql_call *call = &session->call;
     for (unsigned i = 0; i < call->count; i++) {
         const simba__sql_row *row = &call->row[i];
         if (call->action == SIMBA__SQL_DECIDE)
-            sql_line_decided(s, &session->call.row[i], call->channel);
+            sql_queue_decided(s, &session->call.row[i], call->channel);
         else if (call->action == SIMBA__SQL_GET)
-            sql_line_keep(s, row->mutex, call->channel, row->row.owner.transition_at_ms, row->now_ms);
+            sql_queue_keep(s, row->mutex, call->channel, row->row.owner.transition_at_ms, row->now_ms);
     }
 }
 
@@ -234,7 +234,7 @@ static void carry_out(sim *s, sql_session *session)
     sql_rows_compare(s, before, session->latest_ms > sql_now_ms(s) ? session->latest_ms : sql_now_ms(s));
     if (!session->conn.in_transaction)
         session->latest_ms = 0;
-    keep_line(s, session);
+    keep_queue(s, session);
     result.remedy = why.remedy;
     result.matched = statement.step.matched;
     result.token = statement.step.token;

@@ -52,8 +52,8 @@ static void zookeeper_queue_has_one_leader(void **state)
     every_promise_is_kept("zk-latch", "breaks=0,removals=0,leaves=0");
 }
 
-/* Two clients ask and listen on connections that break or not; a grant that too few replicas have; messages that are lost or come twice;
- * and waiters that wait for days. */
+/* Two clients ask and listen on connections that break or not; a grant that too few replicas have; answers that come too late; messages
+ * that are lost or come twice; clients that hear of every grant; and waiters that wait for days. */
 static void redis_waiters_keep_their_place(void **state)
 {
     (void)state;
@@ -61,7 +61,9 @@ static void redis_waiters_keep_their_place(void **state)
         skip(); /* that store was left out */
     every_promise_is_kept("redis-waiters", "enters=2,breaks=1,leaves=0");
     every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=0,refusals=1");
+    every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=0,expiries=1");
     every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=1,losses=1,repeats=1");
+    every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=1,observes=1");
     every_promise_is_kept("redis-waiters", "enters=2,breaks=0,leaves=0,days=2");
 }
 

@@ -265,6 +265,11 @@ static void deliver_end(sim *s, unsigned index)
     copy.events->lost(copy.user);
 }
 
+bool wire_is_heard(const sim *s, const sim_event *event)
+{
+    return !is_over(s, event) && at(s, event->who)->client_open;
+}
+
 void wire_to_process(sim *s, const sim_event *event)
 {
     const sim_wire wire = *at(s, event->who);

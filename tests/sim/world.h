@@ -17,6 +17,7 @@
 #define TESTS_SIM_WORLD_H
 
 #include "client/candidate.h"
+#include "client/watches.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"
@@ -393,6 +394,8 @@ void wires_notice(sim *s);
 void wires_answer_again(sim *s);
 void wire_to_server(sim *s, const sim_event *event);
 void wire_to_process(sim *s, const sim_event *event);
+/* Does it reach the process? Its kernel deals with what comes for a connection that the process has closed. */
+bool wire_is_heard(const sim *s, const sim_event *event);
 
 /* --- sockets.c --------------------------------------------------------------------------------------- */
 
@@ -428,6 +431,8 @@ sim *client_running(unsigned *ret_process);
 /* Around all that its code does. */
 void client_enter(sim *s, unsigned process);
 void client_leave(void);
+/* Does its store have requests? Those that nobody waits for any more count, too. */
+bool client_has_requests(const sim *s, unsigned process);
 /* It has died: nothing that it does gets out. */
 bool client_is_muted(const sim *s, unsigned process);
 

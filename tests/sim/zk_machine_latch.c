@@ -19,7 +19,6 @@ typedef enum choice_kind {
     CHOICE_SERVE,   /* the first question */
     CHOICE_APPLY,   /* what was agreed on */
     CHOICE_CHORE,
-    CHOICE_ARM,
     CHOICE_CONNECT,
     CHOICE_ACQUIRE,
     CHOICE_LEAVE,
@@ -42,7 +41,7 @@ static void finish(client *c, unsigned procedure)
 static void begin_latch(world *w, client *c)
 {
     simba__zk_latch_fini(&c->latch);
-    simba__zk_latch_init(&c->latch, &c->numbers, latch_index_of(w, c) + 1U, "id", c->session);
+    simba__zk_latch_init(&c->latch, latch_index_of(w, c) + 1U, "id", c->session);
     for (unsigned i = 0; i < PROCEDURES; i++)
         finish(c, i);
     for (unsigned i = 0; i < c->calls; i++)
@@ -159,7 +158,7 @@ static void won(world *w, client *c)
         machine_broken(&w->head, "S3", "client %u leads under token %d after %d", latch_index_of(w, c) + 1, token,
                        w->token);
     w->token = token > w->token ? token : w->token;
-    c->has_later = c->has_won = true;
+    c->has_later = true;
 }
 
 static void left(world *w, client *c)
@@ -277,10 +276,6 @@ static void take_answer(client *c, const call *what)
         if (what->is_missing)
             vanished(c, procedure, ZK_CALL_DELETE);
         break;
-    case CALL_ARM:
-        c->is_arming = false;
-        c->numbers.watched = !what->is_missing;
-        break;
     default:
         break;
     }
@@ -306,7 +301,7 @@ static void deliver(world *w, client *c)
             break;
         c->slot_before = latch_nobody;
         c->has_before = false;
-        raise_alert(w, c, simba__zk_latch_before_fired(&c->latch, true));
+        raise_alert(w, c, simba__zk_latch_before_fired(&c->latch));
         break;
     case TOLD_GUARD:
         if (!latch_is_same(c->slot_guard, what.child))
@@ -314,9 +309,6 @@ static void deliver(world *w, client *c)
         c->slot_guard = latch_nobody;
         c->has_guard = false;
         raise_alert(w, c, simba__zk_latch_guard_fired(&c->latch, true));
-        break;
-    case TOLD_MUTEX:
-        simba__zk_numbers_forget(&c->numbers);
         break;
     default:
         if (what.procedure == ORPHAN)
@@ -344,9 +336,7 @@ static void disconnect(client *c)
     if (!c->has_guard)
         c->slot_guard = latch_nobody;
     c->watch_before = c->watch_guard = latch_nobody;
-    c->is_connected = c->is_arming = c->watch_mutex = false;
-    simba__zk_latch_disconnected(&c->latch);
-    simba__zk_numbers_forget(&c->numbers);
+    c->is_connected = false;
     if (c->runs[OLDER])
         finish(c, OLDER);
 }
@@ -439,8 +429,6 @@ static void add_of_client(const world *w, machine_list *l, unsigned i)
     machine_add(l, !c->is_connected && watches, CHOICE_CONNECT, i, 1);
     const bool is_idle = c->is_connected && is_room(c, 3);
     machine_add(l, is_idle && c->has_later && !c->runs[GUARDING] && c->latch.place == ZK_LEADS, CHOICE_CHORE, i, 0);
-    machine_add(l, is_idle && c->has_won && w->head.bounds[TIDIES] > 0 && !c->numbers.watched && !c->is_arming,
-                CHOICE_ARM, i, 0);
 }
 
 static void add_wishes(const world *w, machine_list *l, unsigned i)
@@ -507,10 +495,8 @@ static void say(world *w, choice what)
                                         "a read of the leader",
                                         "a watch",
                                         "a removal",
-                                        "a watch of the node",
                                         "(the one before it is gone)",
-                                        "(its child is gone)",
-                                        "(the node is gone)"};
+                                        "(its child is gone)"};
     const client *c = &w->client[what.member];
     if (!w->head.log)
         return;
@@ -548,11 +534,6 @@ static void choose(void *of, choice what)
     case CHOICE_CHORE:
         c->has_later = false;
         start(w, c, GUARDING, ZK_WISH_GUARD);
-        break;
-    case CHOICE_ARM:
-        c->is_arming = true;
-        c->has_won = false;
-        ask(c, CALL_ARM, ARMING, latch_nobody);
         break;
     case CHOICE_CONNECT:
         connect_again(w, c, what.slot == 1);
@@ -651,7 +632,6 @@ static void begin(void *of)
         c->name = latch_nobody;
         for (unsigned k = 0; k < PROCEDURES; k++)
             c->leader[k] = c->before[k] = latch_nobody;
-        simba__zk_numbers_forget(&c->numbers);
         begin_latch(w, c);
         latch_sleep(c);
     }

@@ -37,7 +37,7 @@ typedef struct news {
 
 /* The procedures of a latch: the latest of those of which only the latest counts, one before it that has calls in flight, and
  * the one that sets the guard. An orphan is what is left of one whose latch is no more. */
-enum { LATEST, OLDER, GUARDING, PROCEDURES, ARMING = PROCEDURES, ORPHAN };
+enum { LATEST, OLDER, GUARDING, PROCEDURES, ORPHAN };
 
 /* Calls, in the order in which they were made. Those that are answered are at the beginning, with what was answered; among them is
  * what watches have to tell. */
@@ -52,10 +52,8 @@ typedef enum call_kind {
     CALL_LEADER,
     CALL_BEFORE,
     CALL_DELETE,
-    CALL_ARM,
     TOLD_BEFORE, /* by a watch */
     TOLD_GUARD,
-    TOLD_MUTEX,
 } call_kind;
 
 typedef struct call {
@@ -75,12 +73,10 @@ typedef struct client {
     uint8_t answered; /* calls */
     uint8_t calls;
     call call[CALLS];
-    child watch_before, watch_guard; /* at the server */
-    child slot_before, slot_guard;   /* what the client wants to hear of */
-    bool has_before, has_guard;      /* the server has said that it watches that */
-    bool watch_mutex, is_arming, has_won;
+    child watch_before, watch_guard;                    /* at the server */
+    child slot_before, slot_guard;                      /* what the client wants to hear of */
+    bool has_before, has_guard;                         /* the server has said that it watches that */
     child name, leader[PROCEDURES], before[PROCEDURES]; /* in place of pointers */
-    zk_numbers numbers;
     zk_latch latch;
     zk_attempt attempt[PROCEDURES];
 } client;

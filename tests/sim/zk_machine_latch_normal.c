@@ -1,5 +1,5 @@
-/* See zk_machine_latch.h. Worlds differ in nothing that matters if the numbers of children and transactions stand in the same order, and
- * those that follow each other still do. */
+/* See zk_machine_latch.h. Worlds differ in nothing that matters if the numbers of children and transactions stand in the same
+ * order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,6 @@ child latch_child_of(const char *text)
 void latch_wake(client *c, child self)
 {
     strcpy(c->latch.prefix, prefix_of(self));
-    c->latch.numbers = &c->numbers;
     c->latch.name = latch_text_of(c->name);
     for (unsigned i = 0; i < PROCEDURES; i++) {
         c->attempt[i].leader = latch_text_of(c->leader[i]);
@@ -61,7 +60,6 @@ void latch_sleep(client *c)
 {
     c->name = latch_child_of(c->latch.name);
     simba__zk_latch_fini(&c->latch);
-    c->latch.numbers = NULL;
     memset(c->latch.prefix, 0, sizeof c->latch.prefix);
     for (unsigned i = 0; i < PROCEDURES; i++) {
         c->leader[i] = latch_child_of(c->attempt[i].leader);
@@ -118,8 +116,8 @@ static int compare(const void *a, const void *b)
     return **(int16_t *const *)a - **(int16_t *const *)b;
 }
 
-/* What counts is which is greater, and which comes right after another; so gaps between them are at most `gap` afterwards. The least is
- * at most 1: 0 alone is something else, because -1 is not known. */
+/* What counts is which is greater, so gaps between them are at most `gap` afterwards: 2 where the numbers of a new node begin at 0 and
+ * may come between those of the old one. The least is at most 1: the zxid 0 is something else. */
 static void close_gaps(numbers *n, int gap)
 {
     int old = -1, new = -1;
@@ -136,26 +134,22 @@ static void close_gaps(numbers *n, int gap)
 static void normalise_latch(client *c)
 {
     const zk_latch old = c->latch;
-    const zk_numbers known = c->numbers;
     const bool is_here = old.place == ZK_HERE || old.place == ZK_LEADS;
     memset(&c->latch, 0, sizeof c->latch);
     c->latch.place = old.place;
-    c->latch.ahead = old.ahead;
+    c->latch.stands = old.stands;
     c->latch.guarded = old.guarded;
     c->latch.unwanted = old.unwanted;
     c->latch.czxid = is_here ? old.czxid : 0;
     if (!is_here)
         c->name = latch_nobody;
-    memset(&c->numbers, 0, sizeof c->numbers);
-    c->numbers.watched = known.watched;
-    c->numbers.gone = known.gone;
 }
 
 void latch_normalise(void *of)
 {
     world *w = of;
     static _Thread_local numbers all, zxids;
-    int16_t gone[CLIENTS] = {0}, czxid[CLIENTS] = {0};
+    int16_t czxid[CLIENTS] = {0};
     all.count = zxids.count = 0;
     latch_forget_news(w);
     add_queue(&all, &zxids, &w->truth);
@@ -166,10 +160,7 @@ void latch_normalise(void *of)
         client *c = &w->client[i];
         normalise_latch(c);
         add_client(&all, &zxids, c);
-        gone[i] = (int16_t)c->numbers.gone;
         czxid[i] = (int16_t)c->latch.czxid;
-        if (gone[i] >= 0)
-            add_number(&all, &gone[i]);
         if (czxid[i])
             add_number(&zxids, &czxid[i]);
         if (c->forced)
@@ -183,7 +174,6 @@ void latch_normalise(void *of)
     for (unsigned i = 0; i < zxids.count; i++)
         w->zxid = *zxids.at[i] > w->zxid ? *zxids.at[i] : w->zxid;
     for (unsigned i = 0; i < latch_clients(w); i++) {
-        w->client[i].numbers.gone = gone[i];
         w->client[i].latch.czxid = czxid[i];
     }
 }

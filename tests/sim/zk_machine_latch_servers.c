@@ -110,10 +110,6 @@ void latch_apply(world *w, client *c)
         latch_tell_event(c, TOLD_GUARD, what.child);
         c->watch_guard = latch_nobody;
     }
-    if (what.kind == MUTEX_REMOVED && c->watch_mutex) {
-        latch_tell_event(c, TOLD_MUTEX, latch_nobody);
-        c->watch_mutex = false;
-    }
 }
 
 void latch_forget_news(world *w)
@@ -199,10 +195,6 @@ static void answer_read(call *what, client *c, const queue *view)
         what->is_missing = !view->is_there;
         what->is_listed = view->is_there;
         what->list = *view;
-        break;
-    case CALL_ARM:
-        what->is_missing = !view->is_there;
-        c->watch_mutex = view->is_there;
         break;
     case CALL_GUARD:
         c->watch_guard = found ? what->child : latch_nobody;

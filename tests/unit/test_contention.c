@@ -133,6 +133,19 @@ static void a_stop_withdraws_what_was_not_sent(void **state)
     TRACE("done", trace_not_sent(&t));
 }
 
+/* S5: that an acquire was not sent says nothing about the one before it, which may have been granted. */
+static void an_unsent_acquire_hides_no_earlier_one(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    TRACE("acquire", trace_at(&t, timer_ms(&t)));
+    TRACE("withdraw", trace_stop(&t));
+    TRACE("release", trace_not_sent(&t));
+}
+
 /* A renewal that was not sent changes nothing, and the lease is given back all the same. */
 static void a_stop_while_a_renewal_waits_gives_back(void **state)
 {
@@ -292,6 +305,22 @@ static void a_late_attempt_waits_until_the_last_chance(void **state)
     assert_true(t.actions.submit);
     assert_in_range(t.now_ms, 14900, 15200);
     assert_in_range((t.now_ms * 1000000 + t.actions.timeout_ns) / 1000000, 15588, 15590);
+}
+
+/* L3: a renewal that has to wait before it is handed over has its deadline later, but still shortly before the last chance. */
+static void a_renewal_that_is_handed_over_late_leaves_the_last_chance(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    assert_true(t.actions.submit);
+    assert_in_range((t.actions.latest.ns - INT64_C(5000000000000)) / 1000000, 15088, 15090);
+    trace_pass(&t, 15560);
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    trace_at(&t, timer_ms(&t)); /* the last chance: there is no time for another one */
+    assert_true(t.actions.submit);
+    assert_int_equal(t.actions.latest.ns, 0);
 }
 
 /* S2: nothing is heard from the store, and yet the holder is told, before the lease can end on the store's clock. */
@@ -472,6 +501,7 @@ int main(void)
         cmocka_unit_test(gives_back_a_win_that_comes_too_late),
         cmocka_unit_test(a_lease_counts_from_the_asking),
         cmocka_unit_test(a_stop_withdraws_what_was_not_sent),
+        cmocka_unit_test(an_unsent_acquire_hides_no_earlier_one),
         cmocka_unit_test(a_stop_while_a_renewal_waits_gives_back),
         cmocka_unit_test(a_lost_reply_is_asked_for_again_under_the_same_nonce),
         cmocka_unit_test(every_start_has_a_nonce_of_its_own),
@@ -481,6 +511,7 @@ int main(void)
         cmocka_unit_test(an_outage_as_long_as_the_transition_costs_nothing),
         cmocka_unit_test(a_swallowed_answer_is_not_waited_for_beyond_the_last_chance),
         cmocka_unit_test(a_late_attempt_waits_until_the_last_chance),
+        cmocka_unit_test(a_renewal_that_is_handed_over_late_leaves_the_last_chance),
         cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
         cmocka_unit_test(the_lease_allows_for_drift),
         cmocka_unit_test(after_a_suspend_the_clock_comes_first),

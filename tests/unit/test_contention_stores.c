@@ -298,8 +298,10 @@ static void a_win_after_a_lost_session_is_given_back_too(void **state)
     (void)state;
     trace t;
     session(&t);
+    trace_pass(&t, 1000);
     TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
     trace_push(&t, SIMBA_PUSH_SESSION_BACK);
+    t.sent_ms = 1;
     TRACE("acquired changed", trace_mine(&t, 7));
     TRACE("released(stopped) changed", trace_stop(&t));
     TRACE("release", trace_ack(&t));

@@ -184,6 +184,8 @@ static void the_timer_goes_off(void **state)
     assert_false(take(0));
     assert_true(take(SOON_MS));
     assert_false(take(0));
+    assert_true(simba__reactor_arm(&reactor, in_ms(1))); /* it can be set again */
+    assert_true(take(SOON_MS));
     assert_true(simba__reactor_arm(&reactor, (simba_local){0})); /* what is overdue since long goes off at once */
     assert_true(take(SOON_MS));
 }

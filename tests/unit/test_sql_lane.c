@@ -369,6 +369,20 @@ static void about_cut(void **state)
     assert_true(is_idle(0));
 }
 
+/* A connection that had been idle for too long, and nobody waits for the request any more: no other batch carries it out. */
+static void expired_is_not_put_off(void **state)
+{
+    (void)state;
+    testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&first);
+    conns[0].model.fault = (model_sql_fault){SIMBA__SQL_ACQUIRE, 1, SIMBA__SQL_LOST, false};
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "n", 0);
+    outlive(&acquire, SIMBA__SQL_ACQUIRE);
+    finish(0);
+    assert_true(is_idle(0));
+    assert_int_equal(model_sql_row_of(&server, "n")->owner_id[0], '\0');
+}
+
 /* Also when another request's time is over meanwhile. */
 static void not_cut_too_early(void **state)
 {
@@ -889,6 +903,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pause_is_a_timer, setup, teardown),
         cmocka_unit_test_setup_teardown(put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(about_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(expired_is_not_put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(not_cut_too_early, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_that_takes_effect_later, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_after_cut, setup, teardown),

@@ -135,6 +135,17 @@ static void about_rarely(void **state)
     assert_int_equal(polled->rung, SIMBA__SQL_RUNG_NET);
 }
 
+/* The server tells of releases, and of nothing else: what an observer wants to hear of, only polls find out. */
+static void observed_is_polled_often(void **state)
+{
+    (void)state;
+    topic.observed = true;
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
+    assert_in_range(poll_at(at(0)), 29, 40);
+    assert_in_range(poll_at(simba__sql_polling_due(&polling)), 29, 40);
+    topic.observed = false;
+}
+
 /* A poll that began before the server told of releases, or that was not answered, is no look at the row. */
 static void rarely_after_a_look(void **state)
 {
@@ -235,6 +246,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(change_brings_it_down, setup, teardown),
         cmocka_unit_test_setup_teardown(rungs_share_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(about_rarely, setup, teardown),
+        cmocka_unit_test_setup_teardown(observed_is_polled_often, setup, teardown),
         cmocka_unit_test_setup_teardown(rarely_after_a_look, setup, teardown),
         cmocka_unit_test_setup_teardown(hastened_while_a_poll_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(often_again, setup, teardown),

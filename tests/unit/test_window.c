@@ -130,8 +130,11 @@ static void answer(unsigned i)
 static void pass(int64_t ns)
 {
     w.now.ns += ns;
-    for (simba_timer *timer = simba__timers_pop(&w.timers, w.now); timer; timer = simba__timers_pop(&w.timers, w.now))
+    int fired = 0;
+    for (simba_timer *timer = simba__timers_pop(&w.timers, w.now); timer; timer = simba__timers_pop(&w.timers, w.now)) {
         timer->fire(timer, w.now);
+        assert_true(++fired < 100); /* otherwise it would go on for ever */
+    }
     hand_over();
 }
 
@@ -209,8 +212,8 @@ static void holders_never_wait_behind_others(void **state)
 static void the_queue_is_waited_for_while_the_store_answers(void **state)
 {
     (void)state;
-    const char *const names[] = {"a", "b", "c", "d", "e", "f"};
-    for (int i = 0; i < 6; i++)
+    const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};
+    for (int i = 0; i < 14; i++)
         ask(SIMBA_OP_ACQUIRE, names[i]);
     hand_over();
     while (w.count > 0) {
@@ -219,7 +222,44 @@ static void the_queue_is_waited_for_while_the_store_answers(void **state)
         if (w.count > 0)
             answer(0);
     }
-    assert_string_equal(w.done, "abcdef");
+    assert_string_equal(w.done, "abcdefghijklmn"); /* the last ones have waited for longer than a silence lasts */
+}
+
+/* A renewal that had to wait, because others had all places, fails while there is time for another one before its lease ends. */
+static void a_renewal_that_has_waited_leaves_time_for_another(void **state)
+{
+    (void)state;
+    ask(SIMBA_OP_WRITE_NOTE, "a");
+    ask(SIMBA_OP_WRITE_NOTE, "b");
+    hand_over();
+    simba__request *renewal = make(SIMBA_OP_RENEW, "r");
+    renewal->latest.ns = w.now.ns + TIMEOUT + 5;
+    hand_over();
+    pass(TIMEOUT - 1);
+    answer(0);
+    assert_string_equal(has(), "br");
+    pass(5);
+    assert_string_equal(w.done, "aB");
+    pass(1);
+    assert_string_equal(w.done, "aBR");
+    answer(0);
+    answer(0);
+
+    /* It is handed over so late that only one fits in: that one has all the time. */
+    ask(SIMBA_OP_WRITE_NOTE, "c");
+    ask(SIMBA_OP_WRITE_NOTE, "d");
+    hand_over();
+    renewal = make(SIMBA_OP_RENEW, "s");
+    renewal->latest.ns = w.now.ns + 5;
+    pass(5);
+    answer(0);
+    assert_string_equal(has(), "ds");
+    pass(TIMEOUT - 1);
+    assert_string_equal(w.done, "aBRcD");
+    pass(1);
+    assert_string_equal(w.done, "aBRcDS");
+    answer(0);
+    answer(0);
 }
 
 /* Whose time is over fails at once, and keeps its place until the store has completed it. */
@@ -366,6 +406,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_more_than_there_is_room_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holders_never_wait_behind_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_queue_is_waited_for_while_the_store_answers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_renewal_that_has_waited_leaves_time_for_another, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expired_request_keeps_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expired_request_that_was_not_sent_makes_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_store_fails_the_queue, set_up, tear_down),

@@ -31,6 +31,30 @@ def test_two_locks_exclude_each_other(client: simba.Client, mutex: str) -> None:
         pass
 
 
+def test_once_per_period(mutex: str) -> None:
+    """A block records how it ended: an exception is a failure, which begins again if that is asked for. A success does not."""
+    with simba.Client("memory://once") as client:
+        with pytest.raises(ZeroDivisionError):
+            with client.lock(mutex, once_per=3600):
+                1 / 0
+        assert b" result=1 " in client.note(mutex).bytes and b" state=ended " in client.note(mutex).bytes
+        with pytest.raises(simba.Error, match=r"and failed \(1\)") as caught:
+            client.lock(mutex, once_per=3600).acquire()
+        assert caught.value.name == "SIMBA_ETOOSOON"
+        retrying = client.lock(mutex, once_per=3600, once_retry_failed=True)
+        with retrying as held:
+            held.once_end(7)
+        assert b" result=7 " in client.note(mutex).bytes
+        with retrying:
+            assert b" state=begun " in client.note(mutex).bytes
+        with pytest.raises(simba.Error, match="and succeeded"):
+            retrying.acquire()
+        with pytest.raises(simba.Error, match="does not hold it"):
+            retrying.once_end()
+        with pytest.raises(simba.BadArgument, match="once_retry_failed"):
+            client.lock(mutex, once_retry_failed=True)
+
+
 def test_a_note_goes_from_hand_to_hand(mutex: str) -> None:
     with simba.Client("memory://notes") as client:
         assert client.note(mutex).bytes == b""

@@ -79,7 +79,7 @@ static void examine_durability(examination *e)
     else
         found(e, SIMBA_VERDICT_WARNING, "durability",
               "appendonly is off: a server that restarts forgets who holds what, while they still hold it.",
-              "Set appendonly yes and appendfsync always, or have replicas and say replicas=1.");
+              "Set appendonly yes and appendfsync always.");
 }
 
 static void examine_replicas(examination *e)
@@ -114,4 +114,38 @@ void simba__redis_examined(redis_node *self, redis_errand *errand, const redisRe
     } else {
         simba__redis_errand_complete(errand);
     }
+}
+
+/* --- unasked ------------------------------------------------------------------------------------------ */
+
+/* The value of a setting; NULL: the answer, which is a list of names and values, has none. */
+static const char *setting(const redisReply *reply, const char *name)
+{
+    for (size_t i = 0; i + 1 < reply->elements; i += 2)
+        if (reply->element[i]->type == REDIS_REPLY_STRING && reply->element[i + 1]->type == REDIS_REPLY_STRING &&
+            strcmp(reply->element[i]->str, name) == 0)
+            return reply->element[i + 1]->str;
+    return NULL;
+}
+
+/* An error: the user may not ask, or the service has no such command. Then nobody knows. */
+static void take_durability(void *user, const redisReply *reply)
+{
+    const redis_node *node = user;
+    simba_host *host = node->commands.host;
+    const char *appendonly = reply ? setting(reply, "appendonly") : NULL;
+    const char *save = reply ? setting(reply, "save") : NULL;
+    if (appendonly && save && strcmp(appendonly, "no") == 0 && save[0] == '\0')
+        host->forgets(
+            host,
+            "redis %s: the server keeps nothing on disk (appendonly no, save \"\"): if it restarts, it forgets who "
+            "holds what, and two may run at once; set appendonly yes and appendfsync always",
+            node->commands.conn.link.at.where);
+}
+
+void simba__redis_ask_durability(redis_node *node)
+{
+    /* A pattern, because only Redis 7 takes two names: appendonly and save, and little else. */
+    static const char *const question[] = {"CONFIG", "GET", "[as][pa][pv]e*"};
+    simba__redis_commands_ask(&node->commands, 3, question, take_durability, node);
 }

@@ -50,6 +50,7 @@ static void put(redis_commands *commands, const simba_request *request)
         const bool plain = request->queue && here[0] == '\0'; /* the last two are what the script expects anyway */
         simba__redis_subs_named(subs, mutex);
         simba__redis_commands_put_script(commands, REDIS_ACQUIRE, mutex, plain ? 4 : 6, args);
+        of(commands)->acquires = true;
         break;
     }
     case SIMBA_OP_RENEW: {
@@ -181,8 +182,20 @@ static bool redirect(redis_commands *commands, redis_errand *errand, const char 
 
 /* --- the fate of a server ----------------------------------------------------------------------------- */
 
+/* Once, behind the requests that are under way. Some proxies hang up over a question that they do not know, so it is not repeated
+ * on the next connection. */
+static bool ask_durability(redis_store *self, redis_node *node)
+{
+    if (!self->acquires || self->asked_durability || !simba__redis_commands_ready(&node->commands))
+        return false;
+    self->asked_durability = true;
+    simba__redis_ask_durability(node);
+    return true;
+}
+
 static void up(redis_commands *commands)
 {
+    ask_durability(of(commands), node_of(commands));
     simba__redis_lists_up(&of(commands)->lists, node_of(commands));
 }
 
@@ -271,8 +284,11 @@ void simba__redis_store_expire(void *instance, simba_request *request)
 void simba__redis_store_flush(void *instance)
 {
     redis_store *self = instance;
-    for (redis_node *node = self->nodes.first; node; node = node->next)
+    for (redis_node *node = self->nodes.first; node; node = node->next) {
         simba__redis_commands_flush(&node->commands);
+        if (ask_durability(self, node))
+            simba__link_flush(&node->commands.conn.link);
+    }
 }
 
 int simba__redis_store_watch(void *instance, simba_topic *topic)

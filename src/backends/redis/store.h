@@ -11,6 +11,8 @@ typedef struct redis_store {
     redis_nodes nodes;
     redis_lists lists;
     redis_subs subs;
+    bool acquires;         /* a mutex was asked for, so it matters whether servers forget */
+    bool asked_durability; /* one of them was asked whether it does */
     bool closing, closed;
 } redis_store;
 

@@ -11,15 +11,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "backends/sqlite/error.h"
 #include "util/error.h"
-
-int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err)
-{
-    char text[128];
-    const bool refused = number == EACCES || number == EPERM || number == EROFS;
-    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_EUNAVAILABLE, "sqlite: %s: %s: %s", path, what,
-                       strerror_r(number, text, sizeof text));
-}
 
 void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder)
 {

@@ -14,9 +14,6 @@
 int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_busy *busy,
                                simba_error *err);
 
-/* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
-int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err);
-
 /* Give a new file or folder beside the database the database's mode and group, so that the same users may use it. If the
  * group cannot be given, no other group gets its rights. */
 void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder);

@@ -1,5 +1,6 @@
 /* See notify.h. */
 #include "backends/sqlite/notify.h"
+#include "backends/sqlite/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/sqlite/error.h"
 #include "backends/sqlite/file.h"
 #include "util/clock.h"
 #include "util/descriptors.h"

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/sqlite/file.h"
+#include "backends/sqlite/error.h"
 #include "util/descriptors.h"
 #include "util/error.h"
 

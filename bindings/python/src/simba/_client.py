@@ -150,8 +150,8 @@ class Client(BaseClient):
         self._pid = os.getpid()
 
     def lock(self, mutex: str, *, timeout: Optional[Duration] = None, id: Optional[str] = None,
-             **timing: Optional[Duration]) -> "Lock":
-        return Lock(self, mutex, timeout=timeout, id=id, **timing)
+             once_per: Optional[Duration] = None, once_retry_failed: bool = False, **timing: Optional[Duration]) -> "Lock":
+        return Lock(self, mutex, timeout=timeout, id=id, once_per=once_per, once_retry_failed=once_retry_failed, **timing)
 
     def contend(self, mutex: str, **options: Any) -> "Contender":
         return Contender(self, mutex, **options)
@@ -222,16 +222,24 @@ class Lock:
             held.check()     # raises Lost if it is not held any more
 
     Leaving the block raises Lost, too, if the lock was lost meanwhile and nothing else was raised.
+
+    With `once_per`, acquiring raises SIMBA_ETOOSOON if anybody began within that time. The block records how it ended: an
+    exception is a failure. With `once_retry_failed`, a run that failed or was cut short begins again.
     """
 
     _c: Any = None
 
     def __init__(self, client: Client, mutex: str, *, timeout: Optional[Duration] = None, id: Optional[str] = None,
+                 once_per: Optional[Duration] = None, once_retry_failed: bool = False,
                  **timing: Optional[Duration]) -> None:
         options = ffi.new("simba_locker_options *")
         options.size = ffi.sizeof("simba_locker_options")
+        options.once_per_ms = 0 if once_per is None else milliseconds(once_per)
+        options.once_retry_failed = once_retry_failed
         name = identify(options, id, timing)  # noqa: F841
         out = ffi.new("simba_locker **")
+        self._records_end = once_per is not None
+        self._has_ended = False
         self._client = client
         self._timeout = timeout
         self._free = lib.simba_locker_free  # outlives the module, for __del__
@@ -243,6 +251,13 @@ class Lock:
     def acquire(self, timeout: Optional[Duration] = None) -> None:
         """Raises Timeout, which names who has it; the wait releases the GIL."""
         call(lib.simba_locker_acquire, self._c, -1 if timeout is None else max(milliseconds(timeout), 0), ERR)
+        self._has_ended = False
+
+    def once_end(self, result: int = 0) -> None:
+        """With once_per, record how the run has ended, while the lock is held: 0 is success. A block that has called this records
+        nothing by itself."""
+        call(lib.simba_locker_once_end, self._c, result, ERR)
+        self._has_ended = True
 
     def release(self) -> None:
         """Raises Lost if it had ended before."""
@@ -293,10 +308,17 @@ class Lock:
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], *exc: Any) -> None:
-        if kind is None:
-            self.release()
-        else:
+        records_end = self._records_end and not self._has_ended
+        if kind is not None:
+            if records_end:
+                lib.simba_locker_once_end(self._c, 1, ffi.NULL)
             lib.simba_locker_release(self._c, ffi.NULL)
+            return
+        try:
+            if records_end:
+                self.once_end()
+        finally:
+            self.release()
 
     def __del__(self) -> None:
         if self._c is not None and self._pid == os.getpid():
@@ -629,6 +651,6 @@ class Observer(Door):
 
 
 def lock(mutex: str, *, url: Optional[str] = None, timeout: Optional[Duration] = None, id: Optional[str] = None,
-         **timing: Optional[Duration]) -> Lock:
+         once_per: Optional[Duration] = None, once_retry_failed: bool = False, **timing: Optional[Duration]) -> Lock:
     """A lock on a store that all of this process share a client of: `with simba.lock("orders", url=…) as held:`"""
-    return shared(url).lock(mutex, timeout=timeout, id=id, **timing)
+    return shared(url).lock(mutex, timeout=timeout, id=id, once_per=once_per, once_retry_failed=once_retry_failed, **timing)

@@ -1,4 +1,4 @@
-/* The line of waiters, as PostgreSQL's function keeps it (src/backends/postgresql/statements.c), and notifications. The line
+/* The queue of waiters, as PostgreSQL's function keeps it (src/backends/postgresql/statements.c), and notifications. The queue
  * is not logged, so a crash empties it. */
 #include <stdio.h>
 #include <string.h>
@@ -7,21 +7,21 @@
 
 enum { TOLD = 3 };
 
-static int64_t in_line_until(int64_t transition_at, int64_t now_ms)
+static int64_t queued_until(int64_t transition_at, int64_t now_ms)
 {
     return now_ms + 75000 > transition_at + 30000 ? now_ms + 75000 : transition_at + 30000;
 }
 
 static void remove_at(sql_state *state, unsigned i)
 {
-    state->line[i] = state->line[--state->waiters];
+    state->queue[i] = state->queue[--state->waiters];
 }
 
 static sql_waiter *find(sql_state *state, const char *mutex, uint64_t nonce)
 {
     for (unsigned i = 0; i < state->waiters; i++)
-        if (state->line[i].nonce == nonce && strcmp(state->line[i].mutex, mutex) == 0)
-            return &state->line[i];
+        if (state->queue[i].nonce == nonce && strcmp(state->queue[i].mutex, mutex) == 0)
+            return &state->queue[i];
     return NULL;
 }
 
@@ -30,57 +30,35 @@ static bool comes_before(const sql_waiter *a, const sql_waiter *b)
     return a->since != b->since ? a->since < b->since : (int64_t)a->nonce <= (int64_t)b->nonce;
 }
 
-/* NULL: the line is full. */
-static sql_waiter *put(sql_state *state, const simba__sql_row *row, uint64_t channel)
+/* NULL: the queue is full. */
+static const sql_waiter *put(sql_state *state, const simba__sql_row *row, uint64_t channel)
 {
     const uint64_t nonce = row->item->ask.nonce;
     sql_waiter *own = find(state, row->mutex, nonce);
     if (!own && state->waiters == SQL_WAITERS)
         return NULL;
     if (!own) {
-        own = &state->line[state->waiters++];
+        own = &state->queue[state->waiters++];
         *own = (sql_waiter){.nonce = nonce, .since = row->now_ms};
         strcpy(own->mutex, row->mutex);
     }
     own->channel = channel;
-    own->until = in_line_until(row->row.owner.transition_at_ms, row->now_ms);
+    own->until = queued_until(row->row.owner.transition_at_ms, row->now_ms);
     own->invited = 0;
     return own;
 }
 
-static int64_t enter(sim *s, const simba__sql_row *row, uint64_t channel)
+/* Returns its place. */
+static int64_t enter(sql_state *state, const simba__sql_row *row, uint64_t channel)
 {
-    sql_state *state = sql_state_of(s);
     int64_t place = 0;
     for (unsigned i = state->waiters; i-- > 0;)
-        if (strcmp(state->line[i].mutex, row->mutex) == 0 && state->line[i].until < row->now_ms)
+        if (strcmp(state->queue[i].mutex, row->mutex) == 0 && state->queue[i].until < row->now_ms)
             remove_at(state, i);
     const sql_waiter *own = put(state, row, channel);
-    if (!own)
-        return 0;
-    const sql_waiter *holder = find(state, row->mutex, row->row.nonce);
-    for (unsigned i = 0; i < state->waiters; i++)
-        place += strcmp(state->line[i].mutex, row->mutex) == 0 && !state->line[i].holds &&
-                 comes_before(&state->line[i], own);
-    if (holder && holder->holds) {
-        char payload[16];
-        snprintf(payload, sizeof payload, "5 %s", row->mutex);
-        sql_notify(s, holder->channel, payload);
-    }
+    for (unsigned i = 0; own && i < state->waiters; i++)
+        place += strcmp(state->queue[i].mutex, row->mutex) == 0 && comes_before(&state->queue[i], own);
     return place;
-}
-
-/* A holder that listens. Returns whether others wait. */
-static bool hold(sql_state *state, const simba__sql_row *row, uint64_t channel)
-{
-    sql_waiter *own = put(state, row, channel);
-    bool waited = false;
-    if (own)
-        own->holds = true;
-    for (unsigned i = 0; i < state->waiters; i++)
-        waited |= strcmp(state->line[i].mutex, row->mutex) == 0 && !state->line[i].holds &&
-                  state->line[i].until >= row->now_ms;
-    return waited;
 }
 
 /* True: it had been told, and did not come. */
@@ -89,7 +67,7 @@ static bool leave(sql_state *state, const simba__sql_row *row)
     sql_waiter *own = find(state, row->mutex, row->item->ask.nonce);
     const bool was_invited = own && own->invited > 0;
     if (own)
-        remove_at(state, (unsigned)(own - state->line));
+        remove_at(state, (unsigned)(own - state->queue));
     return was_invited;
 }
 
@@ -114,13 +92,13 @@ static bool is_told(const uint64_t told[TOLD], uint64_t channel)
     return false;
 }
 
-/* The next in line of a client that this release has not told yet; NULL: there is none. */
+/* The next in the queue, of a client that this release has not told yet; NULL: there is none. */
 static sql_waiter *find_next(sql_state *state, const simba__sql_row *row, const uint64_t told[TOLD])
 {
     sql_waiter *best = NULL;
     for (unsigned i = 0; i < state->waiters; i++) {
-        sql_waiter *at = &state->line[i];
-        if (at->holds || is_told(told, at->channel) || strcmp(at->mutex, row->mutex) != 0 || at->until < row->now_ms)
+        sql_waiter *at = &state->queue[i];
+        if (is_told(told, at->channel) || strcmp(at->mutex, row->mutex) != 0 || at->until < row->now_ms)
             continue;
         if (!best || at->invited < best->invited || (at->invited == best->invited && comes_before(at, best)))
             best = at;
@@ -142,18 +120,18 @@ static void tell(sim *s, const simba__sql_row *row)
     }
 }
 
-void sql_line_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms)
+void sql_queue_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms)
 {
     sql_state *state = sql_state_of(s);
     for (unsigned i = 0; i < state->waiters; i++) {
-        sql_waiter *at = &state->line[i];
+        sql_waiter *at = &state->queue[i];
         const int64_t soon = now_ms + 37500 > transition_at ? now_ms + 37500 : transition_at;
         if (channel && at->channel == channel && strcmp(at->mutex, mutex) == 0 && at->until < soon)
-            at->until = in_line_until(transition_at, now_ms);
+            at->until = queued_until(transition_at, now_ms);
     }
 }
 
-void sql_line_decided(sim *s, simba__sql_row *row, uint64_t channel)
+void sql_queue_decided(sim *s, simba__sql_row *row, uint64_t channel)
 {
     sql_state *state = sql_state_of(s);
     const simba__sql_item *item = row->item;
@@ -161,16 +139,12 @@ void sql_line_decided(sim *s, simba__sql_row *row, uint64_t channel)
     const bool queues = item->ask.op == SIMBA_OP_ACQUIRE && item->ask.queue && channel && !item->held_here;
     const bool is_done = row->deed == SIMBA__SQL_DONE, is_refused = row->deed == SIMBA__SQL_REFUSED;
     const bool releases = item->ask.op == SIMBA_OP_RELEASE;
-    const bool has = is_done && (item->ask.op == SIMBA_OP_ACQUIRE || item->ask.op == SIMBA_OP_RENEW);
-    const bool listens = item->ask.listens && channel;
     bool tells = is_done && (releases || item->ask.op == SIMBA_OP_FORCE_RELEASE);
     if (item->held_here)
-        sql_line_keep(s, row->mutex, channel, row->row.owner.transition_at_ms, row->now_ms);
+        sql_queue_keep(s, row->mutex, channel, row->row.owner.transition_at_ms, row->now_ms);
     else if (queues && is_refused)
-        row->place = enter(s, row, channel);
-    else if (has && listens)
-        row->place = hold(state, row, channel);
-    else if ((queues && is_done) || (releases && (is_refused || listens)))
+        row->place = enter(state, row, channel);
+    else if ((queues && is_done) || (releases && is_refused))
         tells |= leave(state, row) && releases && simba__row_is_free(&row->row, now);
     if (tells)
         tell(s, row);

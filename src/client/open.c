@@ -9,6 +9,8 @@
 
 #include "backends/registry.h"
 #include "client/handle.h"
+#include "client/jobs.h"
+#include "client/watches.h"
 #include "util/descriptors.h"
 #include "util/error.h"
 #include "util/folders.h"
@@ -49,7 +51,7 @@ int simba__client_check_mutex(const simba_client *client, const char *mutex, sim
 
 /* --- settings ------------------------------------------------------------------------------------- */
 
-static const char *const common_keys[] = {"ttl",    "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
+static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
 
 /* The program's settings override the URL's, and these the defaults; program and URL may not disagree. */
 static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
@@ -67,8 +69,8 @@ static int resolve_timing(simba_client *client, simba_error *err)
 {
     simba_timing *ms = &client->options.timing;
     const simba_timing without_url = *ms;
-    int64_t *const fields[] = {&ms->ttl_ms,         &ms->transition_ms, &ms->initial_delay_ms,
-                               &ms->stop_margin_ms, &ms->hold_limit_ms};
+    int64_t *const fields[] = {&ms->ttl_ms, &ms->transition_ms, &ms->initial_delay_ms, &ms->stop_margin_ms,
+                               &ms->hold_limit_ms};
     const bool session = client->backend->caps & SIMBA_CAP_SESSION;
     for (size_t i = 0; common_keys[i]; i++) {
         int64_t from_url = SIMBA_INHERIT;
@@ -204,8 +206,8 @@ static int open_store(simba_client *client, const char *url, simba_error *err)
     if (rc < 0)
         return rc;
     void *store = simba__host_init(client) == 0 ? simba__calloc(1, client->backend->instance_size) : NULL;
-    if (!store || simba__window_init(&client->window, &client->host, client->backend, store,
-                                     client->timing.op_timeout_ns) < 0) {
+    if (!store ||
+        simba__window_init(&client->window, &client->host, client->backend, store, client->timing.op_timeout_ns) < 0) {
         simba__free(store);
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     }
