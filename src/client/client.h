@@ -82,6 +82,7 @@ struct simba_client {
     _Atomic unsigned refs; /* the application's, and one for every handle */
 
     pthread_mutex_t lock;
+    pthread_mutex_t door;        /* the poller has it while it waits for the lock; the others wait there then */
     _Atomic pthread_t locked_by; /* 0: nobody. Any thread may look whether it is itself */
     simba_local now;             /* read when the lock was taken */
     simba__list waiters;         /* threads that sleep in simba__wait */
@@ -90,6 +91,7 @@ struct simba_client {
     pthread_t loop;              /* the client's own thread */
     bool polled;                 /* a thread waits at the reactor, or is about to: the loop thread always */
     bool looped, quit;           /* the loop thread runs; it is to end */
+    atomic_bool poller_waits;    /* at the lock */
     atomic_bool wake_wanted;     /* the store wants `woken` to be called */
     bool closing;                /* the client begins nothing new */
     bool closed;                 /* nothing is left to end */
