@@ -34,7 +34,7 @@ typedef enum tck_count {
     TCK_HELD,      /* replies that are held back now */
     TCK_SWALLOWED, /* vanished in a silent cut */
     TCK_EXPIRED,   /* the inner store has completed a request whose time was over */
-    TCK_BREACHES,  /* of the contract by the inner store: it failed an expired request without a reason, never completed a request,
+    TCK_BREACHES, /* of the contract by the inner store: it failed an expired request without a reason, never completed a request,
                     * or touched one that it had completed; counted when the client closes */
     TCK_COUNTS,
 } tck_count;

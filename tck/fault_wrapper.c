@@ -136,9 +136,10 @@ static bool is_grave(const struct shadow *shadow)
 /* The inner store is closed. */
 static void bury(struct wrapper *wrapper)
 {
-    while (wrapper->shadows) { /* never completed */
+    for (struct shadow *shadow = wrapper->shadows, *next; shadow; shadow = next) { /* never completed */
+        next = shadow->next;
         breach(wrapper);
-        finish(wrapper, wrapper->shadows);
+        finish(wrapper, shadow);
     }
     while (wrapper->gone) {
         struct shadow *shadow = wrapper->gone;

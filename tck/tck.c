@@ -11,8 +11,8 @@
 
 static const tck_case *const themes[] = {
     tck_cases_lifecycle, tck_cases_callbacks, tck_cases_contention, tck_cases_takeover, tck_cases_faults,
-    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,  
-    tck_cases_names,     tck_cases_limits,    tck_cases_notes,      tck_cases_words,
+    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,   tck_cases_names,
+    tck_cases_limits,    tck_cases_notes,     tck_cases_words,
 };
 
 /* Capabilities that a case needs, or that it cannot be run with. */

@@ -13,7 +13,11 @@
 #include "waiting.h"
 
 /* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it
- * at the latest, and the watchdog's SIGKILL at half of the lead. */
+ * at the latest, and the watchdog's SIGKILL at half of the lead.
+ *
+ *     told        SIGTERM                    SIGKILL   watchdog   end by our clock      the store may grant it
+ *      ├────────────┼───── grace ──────────────┼── lead/2 ─┼─ lead/2 ─┼──── drift bound ────┤
+ *      └── stop margin of the lease: grace + lead ────────────────────┘ */
 typedef struct child_times {
     int64_t grace_ms;
     int64_t lead_ms;

@@ -288,10 +288,10 @@ enum {
 typedef struct simba_backend {
     size_t size;                /* sizeof(simba_backend) */
     unsigned version;           /* SIMBA_BACKEND_VERSION */
+    unsigned caps;              /* SIMBA_CAP_… */
     const char *const *schemes; /* of its URLs, ended by NULL */
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
     size_t instance_size;
-    unsigned caps;
     unsigned window;  /* requests that it takes at a time, counted apart for holders and for all others; 0: 256 */
     unsigned workers; /* threads for host->work: the initial value of host->workers */
 

@@ -99,7 +99,8 @@ static void destroy(simba__handle *handle)
 }
 
 static const simba__candidate_type type = {
-    .handle = {.step = simba__candidate_step, .callback = run_callback, .destroy = destroy, .noted = noted, .contends = true},
+    .handle =
+        {.step = simba__candidate_step, .callback = run_callback, .destroy = destroy, .noted = noted, .contends = true},
     .told = told,
 };
 

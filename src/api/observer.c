@@ -2,8 +2,8 @@
  * change that the store pushes; when memory is short or the application too slow, it reports several as one. */
 #include <simba.h>
 
-#include "core/observation.h"
 #include "client/handle.h"
+#include "core/observation.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -203,8 +203,7 @@ int simba_observer_start(simba_observer *observer)
     } else if (observer->handle.running) {
         rc = SIMBA_ESTATE;
     } else {
-        simba__event event = {
-            .kind = SIMBA__EV_START, .now = client->now, .seed = client->host.random(&client->host)};
+        simba__event event = {.kind = SIMBA__EV_START, .now = client->now, .seed = client->host.random(&client->host)};
         observer->told = (simba_owner){0};
         observer->begun = false;
         drop_queue(observer); /* it was stopped inside its own callback, with changes still to report */

@@ -27,7 +27,7 @@ struct simba_scheduler {
     void *user;
     simba_freed_fn on_freed;
     simba__schedule_driver *driver; /* NULL: the schedule begins anew with each leadership */
-    simba_timer start_timer; /* of the next run */
+    simba_timer start_timer;        /* of the next run */
     simba_local next;
     simba_run run;
     bool acquired, released; /* not handled yet */
@@ -166,7 +166,8 @@ static void destroy(simba__handle *handle)
 }
 
 static const simba__candidate_type type = {
-    .handle = {.step = simba__candidate_step, .callback = run_callback, .destroy = destroy, .contends = true, .timers = 1},
+    .handle =
+        {.step = simba__candidate_step, .callback = run_callback, .destroy = destroy, .contends = true, .timers = 1},
     .told = told,
 };
 
@@ -187,7 +188,7 @@ static int check(const simba_scheduler_options *options, simba_error *err)
 }
 
 static int make_driver(simba_scheduler *scheduler, const simba_client *client, const simba_scheduler_options *options,
-                      simba_error *err)
+                       simba_error *err)
 {
     if (options->schedule != SIMBA_SCHEDULE_INTERVAL && options->schedule != SIMBA_SCHEDULE_CRON) {
         const bool remembers =
@@ -315,9 +316,8 @@ bool simba_run_sleep(simba_run *run, int64_t ms)
     simba_client *client = run->scheduler->candidate.handle.client;
     if (simba__lock_checked(client, false, NULL) < 0)
         return true;
-    const simba_local until = ms < SIMBA_LEASE_MAX_MS
-                                  ? simba__local_add(client->now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS)
-                                  : SIMBA__NEVER;
+    const simba_local until =
+        ms < SIMBA_LEASE_MAX_MS ? simba__local_add(client->now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS) : SIMBA__NEVER;
     while (!atomic_load(&run->stopping) && !simba__local_reached(client->now, until))
         simba__wait(client, run, until);
     simba__unlock(client);
@@ -329,7 +329,7 @@ int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_e
     if (!run)
         return simba__fail(err, SIMBA_EINVAL, "run is NULL");
     return run->scheduler->driver ? simba__schedule_driver_note_set(run->scheduler->driver, bytes, length, err)
-                                 : simba__work_note_set(&run->scheduler->candidate, bytes, length, err);
+                                  : simba__work_note_set(&run->scheduler->candidate, bytes, length, err);
 }
 
 int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)

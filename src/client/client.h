@@ -82,14 +82,20 @@ struct simba_client {
     _Atomic unsigned refs; /* the application's, and one for every handle */
 
     pthread_mutex_t lock;
+    pthread_mutex_t door;        /* the poller has it while it waits for the lock; the others wait there then */
     _Atomic pthread_t locked_by; /* 0: nobody. Any thread may look whether it is itself */
     simba_local now;             /* read when the lock was taken */
     simba__list waiters;         /* threads that sleep in simba__wait */
     simba__list woken;           /* of those: to be woken when the lock is released */
-    bool polled;                 /* a thread waits at the reactor, or is about to: the loop thread always */
-    const void *polled_for;      /* what a thread of the application waits for there; NULL: none does */
+    const void *polled_for;      /* what a thread of the application waits for at the reactor; NULL: none does */
     pthread_t loop;              /* the client's own thread */
-    bool looped, quit;           /* it runs; it is to end */
+    bool polled;                 /* a thread waits at the reactor, or is about to: the loop thread always */
+    bool looped, quit;           /* the loop thread runs; it is to end */
+    atomic_bool poller_waits;    /* at the lock */
+    atomic_bool wake_wanted;     /* the store wants `woken` to be called */
+    bool closing;                /* the client begins nothing new */
+    bool closed;                 /* nothing is left to end */
+    bool store_closed;           /* or not opened yet */
 
     simba__reactor reactor;
     simba__timers timers;
@@ -97,23 +103,19 @@ struct simba_client {
     simba__callbacks callbacks;
     simba__watches watches;
     simba__window window;
-    atomic_bool wake_wanted; /* the store wants `woken` to be called */
 
     simba__list handles;
-    unsigned running;  /* handles that are started and not yet stopped */
-    unsigned calls;    /* of calls.c and notes.c, under way */
-    uint64_t notes;    /* that were written, or tried to be */
-    bool closing;      /* the client begins nothing new */
-    bool closed;       /* nothing is left to end */
-    bool store_closed; /* or not opened yet */
+    unsigned running; /* handles that are started and not yet stopped */
+    unsigned calls;   /* of calls.c and notes.c, under way */
+    uint64_t notes;   /* that were written, or tried to be */
 
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
     _Atomic int64_t session_ms;       /* where they are: how long one lasts, as asked for and later as granted */
     simba_timer session_overdue;      /* likewise: when a sign of life is overdue */
 
     simba__store_state store_state; /* as last logged */
+    bool said_forgets;              /* that the store forgets what it grants when its server restarts */
     char said_server[64];
-    bool said_forgets;      /* that the store forgets what it grants when its server restarts */
     simba_error last_cause; /* the latest error of the store, so that 100,000 contenders do not all report it */
     simba_local last_cause_at;
     uint64_t last_cause_successes; /* grants and renewals until then */

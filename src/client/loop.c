@@ -101,7 +101,23 @@ void simba__lock(simba_client *client)
 {
     /* The thread would wait for itself for ever, and nothing would renew the leases. */
     SIMBA__ASSERT(!simba__is_locked_here(client) || !"simba was called by a log function, or by a handler of a signal");
+    if (atomic_load_explicit(&client->poller_waits, memory_order_relaxed)) {
+        pthread_mutex_lock(&client->door);
+        pthread_mutex_unlock(&client->door);
+    }
     pthread_mutex_lock(&client->lock);
+    begin(client);
+}
+
+/* For the thread that polls, since timers must not be late: a thread that locks in a loop takes the lock again before the kernel has
+ * woken anybody who waits for it. While the poller waits, the others stop at the door. */
+static void lock_as_poller(simba_client *client)
+{
+    pthread_mutex_lock(&client->door);
+    atomic_store_explicit(&client->poller_waits, true, memory_order_relaxed);
+    pthread_mutex_lock(&client->lock);
+    atomic_store_explicit(&client->poller_waits, false, memory_order_relaxed);
+    pthread_mutex_unlock(&client->door);
     begin(client);
 }
 
@@ -237,7 +253,7 @@ static void poll_once(simba_client *client, const void *awaits, simba_local unti
     client->polled_for = awaits;
     simba__pause(client);
     simba__reactor_wait(&client->reactor, timeout_ms(until));
-    simba__lock(client);
+    lock_as_poller(client);
     client->polled = false;
     client->polled_for = NULL;
     if (client->closing)
@@ -252,7 +268,7 @@ static void *run_loop(void *arg)
     while (!client->quit) {
         simba__unlock(client);
         simba__reactor_wait(&client->reactor, -1);
-        simba__lock(client);
+        lock_as_poller(client);
         take(client);
     }
     simba__unlock(client);
@@ -332,7 +348,12 @@ void simba__wait(simba_client *client, const void *awaits, simba_local until)
 int simba__loop_init(simba_client *client)
 {
     client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
-    return pthread_mutex_init(&client->lock, NULL) == 0 ? 0 : SIMBA_ESYSTEM;
+    if (pthread_mutex_init(&client->lock, NULL) != 0)
+        return SIMBA_ESYSTEM;
+    if (pthread_mutex_init(&client->door, NULL) == 0)
+        return 0;
+    pthread_mutex_destroy(&client->lock);
+    return SIMBA_ESYSTEM;
 }
 
 int simba__loop_start(simba_client *client, simba_error *err)
@@ -358,5 +379,6 @@ void simba__loop_stop(simba_client *client)
 void simba__loop_fini(simba_client *client)
 {
     simba__timers_fini(&client->timers);
+    pthread_mutex_destroy(&client->door);
     pthread_mutex_destroy(&client->lock);
 }

@@ -64,7 +64,7 @@ bool simba__window_has_work(const simba__window *window);
 size_t simba__window_hand_over(simba__window *window, simba_local now);
 
 /* For the host's `complete` and `fail`: the reply is filled in. Calls `done`, which may add requests, and frees the request. */
-void simba__window_complete(simba__window *window, simba_request *request, const simba_error *error, simba_local now);
+void simba__window_complete(simba__window *window, simba_request *shown, const simba_error *error, simba_local now);
 
 /* The store is closed, and has no requests any more. Fails those that are still queued. */
 void simba__window_close(simba__window *window);

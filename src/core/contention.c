@@ -511,7 +511,8 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
             m->queued |= !m->try_once;
         }
         m->sent_at = event->sent_at;
-        m->kick &= m->kicked_at.ns >= event->sent_at.ns; /* an answer is younger than a push that came before its request */
+        m->kick &=
+            m->kicked_at.ns >= event->sent_at.ns; /* an answer is younger than a push that came before its request */
     } else if (m->op == SIMBA_OP_ACQUIRE && m->first_trace) { /* the store has never seen it */
         m->maybe_granted = false;
         m->queued = false;

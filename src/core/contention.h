@@ -80,9 +80,10 @@ typedef struct simba__actions {
 typedef struct simba__contention {
     const simba__timing *timing;
     uint64_t seed;
-    uint64_t nonce;            /* of this incarnation; new after every start and every loss */
-    uint64_t token;            /* of the grant; 0 without one */
-    simba_local sent_at;       /* when the latest request was made, or the session was lost since; once it is answered: when it was
+    uint64_t nonce; /* of this incarnation; new after every start and every loss */
+    uint64_t token; /* of the grant; 0 without one */
+    simba_local
+        sent_at; /* when the latest request was made, or the session was lost since; once it is answered: when it was
                                 * handed over */
     simba_local kicked_at;     /* of the latest `kick` */
     simba_local lease_from;    /* when the request that last confirmed the lease was handed over */

@@ -7,7 +7,7 @@
 #include "core/contention.h"
 
 typedef struct simba__telling {
-    simba_owner told;  /* the owner as the application knows it */
+    simba_owner told; /* the owner as the application knows it */
     uint8_t reason;
     bool acquired, released, changed; /* to be told */
     bool noted;                       /* likewise: the note may be another one. Whoever runs callbacks takes it back */

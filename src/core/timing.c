@@ -37,8 +37,7 @@ simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing 
         .hold_limit_ms = PICK(hold_limit_ms),
         .jitter_min_ms = PICK(jitter_min_ms),
         .jitter_max_ms = PICK(jitter_max_ms),
-        .reserved = {PICK(reserved[0]), PICK(reserved[1]), PICK(reserved[2]), PICK(reserved[3]),
-                     PICK(reserved[4])},
+        .reserved = {PICK(reserved[0]), PICK(reserved[1]), PICK(reserved[2]), PICK(reserved[3]), PICK(reserved[4])},
     };
 #undef PICK
 }

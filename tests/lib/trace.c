@@ -119,8 +119,8 @@ static const char *reply(trace *t, uint32_t generation, simba_reply reply_)
     reply_.now_ms = store_epoch_ms + t->now_ms;
     const simba_local sent_at =
         t->sent_ms ? (simba_local){epoch_ns + t->sent_ms * SIMBA__NS_PER_MS} : t->machine.sent_at;
-    return step(t, (simba__event){
-                       .kind = SIMBA__EV_REPLY, .generation = generation, .reply = &reply_, .sent_at = sent_at});
+    return step(
+        t, (simba__event){.kind = SIMBA__EV_REPLY, .generation = generation, .reply = &reply_, .sent_at = sent_at});
 }
 
 const char *trace_mine(trace *t, uint64_t token)

@@ -119,7 +119,8 @@ void check_revoked(sim *s, unsigned mutex, uint64_t token)
 
 static bool holds(const sim *s, const sim_party *party)
 {
-    return party->is_member && party_held_ns(s, party) > 0 && !was_revoked(s, party->mutex, party->candidate.machine.token);
+    return party->is_member && party_held_ns(s, party) > 0 &&
+           !was_revoked(s, party->mutex, party->candidate.machine.token);
 }
 
 static void check_alone(sim *s, const sim_party *party)
@@ -298,8 +299,8 @@ void check_step(sim *s, sim_party *party, const simba__contention *before, const
         check_reason(s, party, before, actions->reason);
     check_settings(s, party, before, actions);
     const bool by_clock = event->kind != SIMBA__EV_REPLY && event->kind != SIMBA__EV_PUSH;
-    if (tidies_up(before) && party->candidate.machine.phase == SIMBA__TIDY && !party->candidate.machine.graceful && by_clock &&
-        !loss_is_excused(s, party, before))
+    if (tidies_up(before) && party->candidate.machine.phase == SIMBA__TIDY && !party->candidate.machine.graceful &&
+        by_clock && !loss_is_excused(s, party, before))
         check_broken(s, "S6", "the lease of %s ended while it was tidying up", party->name);
     check_alone(s, party);
 }

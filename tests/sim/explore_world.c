@@ -182,10 +182,8 @@ static void take_reply(world *w, member *m, const message *reply)
         answer->owner.ttl_at_ms = answer->owner.transition_at_ms =
             reply->left_ms == INT64_MAX ? INT64_MAX : 1 + reply->left_ms;
     }
-    simba__event event = {.kind = SIMBA__EV_REPLY,
-                          .generation = reply->generation,
-                          .reply = answer,
-                          .sent_at = m->machine.sent_at};
+    simba__event event = {
+        .kind = SIMBA__EV_REPLY, .generation = reply->generation, .reply = answer, .sent_at = m->machine.sent_at};
     if (!m->is_outstanding || reply->generation != m->machine.generation)
         return;
     m->is_outstanding = false;

@@ -220,8 +220,8 @@ static void poll_all(net_store *store)
         any = true;
     }
     if (any)
-        process_plan(s, EV_POLL, store->process, process,
-                     simba__local_add(process_now(s, process), s->plan->poll_ns), process->poll_version);
+        process_plan(s, EV_POLL, store->process, process, simba__local_add(process_now(s, process), s->plan->poll_ns),
+                     process->poll_version);
 }
 
 /* --- sessions ---------------------------------------------------------------------------------------- */

@@ -77,9 +77,9 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
         client_ask(party, actions);
     }
     client_set_timer(party, actions->timer);
-    client_want(party, !actions->done && (party->is_member ? simba__contention_wants_news(&party->candidate.machine,
-                                                                                          s->backend.caps)
-                                                           : party->observation.phase != SIMBA__OBSERVES_NOT));
+    client_want(party, !actions->done &&
+                           (party->is_member ? simba__contention_wants_news(&party->candidate.machine, s->backend.caps)
+                                             : party->observation.phase != SIMBA__OBSERVES_NOT));
     if (party->is_member)
         tell_member(s, party, actions);
     if (actions->done) {

@@ -10,7 +10,7 @@
 /* Two clocks that each deviate by at most this differ by less than the drift bound of 1 %. */
 #define RATE_MAX 4970
 #define RATE_BROKEN 40000
-#define LONG_IN 400    /* one in so many runs of Redis is long */
+#define LONG_IN 400 /* one in so many runs of Redis is long */
 #define HOUR_MS INT64_C(3600000)
 
 const char *sim_item_name(sim_item_kind kind)

@@ -57,8 +57,8 @@ static unsigned grantee_of(const sim *s, unsigned mutex, const lock *held)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
         const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && party->candidate.handle.request && party->candidate.machine.nonce == held->nonce &&
-            strcmp(party->id, held->id) == 0)
+        if (party->mutex == mutex && party->running && party->candidate.handle.request &&
+            party->candidate.machine.nonce == held->nonce && strcmp(party->id, held->id) == 0)
             return i;
     }
     return SIM_NOBODY;

@@ -163,8 +163,8 @@ static sim_party *find_leader(sim *s, unsigned mutex)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
         sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && !party->locker && party->candidate.machine.phase == SIMBA__HOLD &&
-            s->process[party->process].alive)
+        if (party->mutex == mutex && party->running && !party->locker &&
+            party->candidate.machine.phase == SIMBA__HOLD && s->process[party->process].alive)
             return party;
     }
     return NULL;
@@ -256,8 +256,8 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->backend = s->model ? *s->model->backend : sim_net_store;
     if (!s->model) {
         s->backend.window = plan->window;
-        s->backend.caps = caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) |
-                          (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
+        s->backend.caps =
+            caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) | (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
     }
     s->messages = s->message_free = 0;
     memset(&s->checks, 0, sizeof s->checks);
@@ -290,8 +290,7 @@ static void populate(sim *s)
     const int64_t settled = s->plan->horizon_ns + sim_settle_ns(s);
     sim_plan_event(s, EV_HEAL, 0, s->plan->horizon_ns, 0, 0);
     sim_plan_event(s, EV_HAND_OVER, 0, settled, 0, 0);
-    sim_plan_event(s, EV_WIND_UP, 0,
-                   settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS, 0, 0);
+    sim_plan_event(s, EV_WIND_UP, 0, settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS, 0, 0);
 }
 
 static void happen(sim *s, const sim_event *event)

@@ -54,11 +54,11 @@ typedef enum sim_event_kind {
     EV_SESSION_OVER,
     EV_PING,
     EV_POLL,
-    EV_GIVE_UP, /* arg: number of a request that has expired */
+    EV_GIVE_UP,         /* arg: number of a request that has expired */
     EV_WIRE_TO_PROCESS, /* who: wire; arg: what */
     EV_HOST_TIMER,
-    EV_JOB,   /* arg: which */
-    EV_READY, /* arg: descriptor */
+    EV_JOB,    /* arg: which */
+    EV_READY,  /* arg: descriptor */
     EV_STRAND, /* who: party, from here on */
     EV_CALLBACK_END,
     EV_LOCKER_RELEASE,
@@ -170,10 +170,10 @@ typedef struct sim_process {
     bool alive;
     uint32_t boot;
     int64_t paused_until;
-    int64_t stall_ns;  /* the next event stalls for that long, between reading the clock and all that follows */
-    uint64_t stalled;  /* the number of that event, plus one; 0: none */
-    simba_local read;  /* what its clock showed */
-    bool late;         /* it happens, by that clock */
+    int64_t stall_ns; /* the next event stalls for that long, between reading the clock and all that follows */
+    uint64_t stalled; /* the number of that event, plus one; 0: none */
+    simba_local read; /* what its clock showed */
+    bool late;        /* it happens, by that clock */
     int64_t lose_until, lose;
     int64_t delay_until, delay_ns;
     int64_t repeat_until, repeat;

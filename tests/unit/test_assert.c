@@ -55,8 +55,7 @@ static simba__contention machine;
 static void step(simba__event_kind kind, int64_t now_ms)
 {
     simba__actions actions;
-    const simba__event event = {
-        .kind = kind, .now = {now_ms * 1000000}, .session_until = SIMBA__NEVER, .seed = 1};
+    const simba__event event = {.kind = kind, .now = {now_ms * 1000000}, .session_until = SIMBA__NEVER, .seed = 1};
     simba__contention_step(&machine, &event, &actions);
 }
 

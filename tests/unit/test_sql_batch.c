@@ -36,13 +36,13 @@ static int teardown(void **state)
 static simba__sql_item *add(simba_op op, const char *mutex, const char *id, uint64_t nonce, uint64_t token)
 {
     simba_request request = {.op = op,
-                                   .mutex = mutex,
-                                   .id = id,
-                                   .nonce = nonce,
-                                   .token = token,
-                                   .ttl_ms = TTL_MS,
-                                   .transition_ms = TRANSITION_MS,
-                                   .deadline = {now.ns + PATIENCE_MS * SIMBA__NS_PER_MS}};
+                             .mutex = mutex,
+                             .id = id,
+                             .nonce = nonce,
+                             .token = token,
+                             .ttl_ms = TTL_MS,
+                             .transition_ms = TRANSITION_MS,
+                             .deadline = {now.ns + PATIENCE_MS * SIMBA__NS_PER_MS}};
     simba__sql_item *item = simba__sql_batch_add(&batch, &request);
     item->request = NULL; /* nobody is answered here */
     return item;

@@ -34,13 +34,13 @@ static int teardown(void **state)
 static simba__sql_item *add(simba_op op, const char *mutex, const char *id, uint64_t nonce, uint64_t token)
 {
     simba_request request = {.op = op,
-                                   .mutex = mutex,
-                                   .id = id,
-                                   .nonce = nonce,
-                                   .token = token,
-                                   .ttl_ms = 10000,
-                                   .transition_ms = 6000,
-                                   .deadline = {now.ns + 5000 * SIMBA__NS_PER_MS}};
+                             .mutex = mutex,
+                             .id = id,
+                             .nonce = nonce,
+                             .token = token,
+                             .ttl_ms = 10000,
+                             .transition_ms = 6000,
+                             .deadline = {now.ns + 5000 * SIMBA__NS_PER_MS}};
     simba__sql_item *item = simba__sql_batch_add(&batch, &request);
     item->request = NULL; /* nobody is answered here */
     return item;

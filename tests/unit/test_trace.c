@@ -29,7 +29,7 @@ static void init(counted *c)
 #define COUNTED(c, kind, step)                                                                                         \
     do {                                                                                                               \
         (c).sent_at = (c).t.machine.sent_at;                                                                           \
-        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
+        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                               \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_##kind, NULL);                                                                           \
     } while (0)
@@ -37,14 +37,15 @@ static void init(counted *c)
     do {                                                                                                               \
         const simba_reply reply_ = {.status = (code), .outcome = (result)};                                            \
         (c).sent_at = (c).t.machine.sent_at;                                                                           \
-        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                                              \
+        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                               \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
     } while (0)
 
 static void count(counted *c, simba__event_kind kind, const simba_reply *reply)
 {
-    const simba__event event = {.kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .sent_at = c->sent_at, .reply = reply};
+    const simba__event event = {
+        .kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .sent_at = c->sent_at, .reply = reply};
     c->made.event = &event;
     simba__count_step(&c->stats, &c->made, &c->since);
 }
@@ -270,10 +271,14 @@ static void each_push_has_a_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_leadership_is_timed), cmocka_unit_test(a_wait_spans_its_requests),
-        cmocka_unit_test(failures_have_no_time), cmocka_unit_test(buckets),
-        cmocka_unit_test(errors_by_code),        cmocka_unit_test(a_session_that_lives_on_is_written_down),
-        cmocka_unit_test(a_renewed_lease_is_written_down_once), cmocka_unit_test(each_push_has_a_word),
+        cmocka_unit_test(a_leadership_is_timed),
+        cmocka_unit_test(a_wait_spans_its_requests),
+        cmocka_unit_test(failures_have_no_time),
+        cmocka_unit_test(buckets),
+        cmocka_unit_test(errors_by_code),
+        cmocka_unit_test(a_session_that_lives_on_is_written_down),
+        cmocka_unit_test(a_renewed_lease_is_written_down_once),
+        cmocka_unit_test(each_push_has_a_word),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

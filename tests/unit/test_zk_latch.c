@@ -257,6 +257,15 @@ static void removed_waiter_enters_again(void **state)
     expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
 }
 
+/* It led before, and its guard from then tells that its child has gone: it enters again as well. */
+static void removed_waiter_was_guarded(void **state)
+{
+    (void)state;
+    wait_behind_leader();
+    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_LOOK);
+    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_CREATE | ZK_CALL_LIST);
+}
+
 /* The connection breaks while it enters again, which nobody has asked for: so nobody else is going to look. */
 static void removed_waiter_loses_connection(void **state)
 {
@@ -446,6 +455,7 @@ int main(void)
         CASE(touched_leader_is_not_gone),
         CASE(another_waiter_goes),
         CASE(removed_waiter_enters_again),
+        CASE(removed_waiter_was_guarded),
         CASE(removed_waiter_loses_connection),
         CASE(break_before_watch),
         CASE(leader_gone_before_watch),

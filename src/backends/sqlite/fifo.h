@@ -1,5 +1,5 @@
 /* How one process wakes another. A client that wants to be woken hangs up a fifo: a FIFO in the folder
- * <database>-fifos, with a number for its name. The client reads from it, and a process that has news for the client
+ * <database>-bells, with a number for its name. The client reads from it, and a process that has news for the client
  * writes a byte into it. So a writer wakes only those whom its news concerns, and no limit of the system is in the way,
  * as there would be with inotify.
  *

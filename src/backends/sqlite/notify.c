@@ -1,6 +1,5 @@
 /* See notify.h. */
 #include "backends/sqlite/notify.h"
-#include "backends/sqlite/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
