@@ -6,19 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX 48
-#define COLUMNS 4
+enum { SIDES_MAX = 3, ROUNDS_MAX = 20000, PAIRS = 32, STRETCH_MS = 5000, PATIENCE_S = 60 };
 
-typedef struct row {
-    char cells[COLUMNS][64];
-} row;
-
-static row rows[ROWS_MAX] = {{{"what", "measured", "goal", "verdict"}}};
-static size_t row_count = 1;
 static char temp_dir[512];
 static pid_t temp_dir_owner;
 
@@ -32,75 +24,25 @@ bool bench_wants_quick(int argc, char **argv)
     exit(64);
 }
 
-/* --- the table ---------------------------------------------------------------------------------- */
-
-/* "1234567.8" as "1,234,567.8". */
-static void format_number(double value, int decimals, char *ret_text, size_t size)
+/* Nothing stays in the buffer, which children inherit. */
+void bench_row(const char *what, double measured, const char *unit)
 {
-    char plain[40];
-    const int length = snprintf(plain, sizeof plain, "%.*f", decimals, value);
-    const int whole = length - (decimals > 0 ? decimals + 1 : 0);
-    size_t at = 0;
-    for (int i = 0; i < length && at + 2 < size; i++) {
-        const bool after_digit = i > 0 && plain[i - 1] != '-';
-        if (i < whole && after_digit && (whole - i) % 3 == 0)
-            ret_text[at++] = ',';
-        ret_text[at++] = plain[i];
-    }
-    ret_text[at] = '\0';
+    printf("%s\t%.3f\t%s\n", what, measured, unit);
+    if (fflush(stdout) != 0)
+        bench_fail("stdout", "cannot be written");
 }
 
-static bool is_met(double measured, bench_goal goal, double limit)
+void bench_fail(const char *what, const char *why)
 {
-    switch (goal) {
-    case BENCH_AT_LEAST:
-        return measured >= limit;
-    case BENCH_AT_MOST:
-        return measured <= limit;
-    case BENCH_BELOW:
-        return measured < limit;
-    case BENCH_NO_GOAL:
-        break;
-    }
-    return true;
+    fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
 }
 
-void bench_add(const char *what, double measured, int decimals, const char *unit, bench_goal goal, double limit)
+void bench_check(int code, const char *what, const simba_error *error)
 {
-    static const char *const signs[] = {"", ">=", "<=", "<"};
-    char number[48];
-    if (row_count == ROWS_MAX)
-        bench_fail(what, "the table is full");
-    row *r = &rows[row_count++];
-    const char *space = unit[0] != '\0' ? " " : "";
-    format_number(measured, decimals, number, sizeof number);
-    snprintf(r->cells[0], sizeof r->cells[0], "%s", what);
-    snprintf(r->cells[1], sizeof r->cells[1], "%s%s%s", number, space, unit);
-    if (goal == BENCH_NO_GOAL)
+    if (code >= 0)
         return;
-    format_number(limit, limit == (double)(int64_t)limit ? 0 : 2, number, sizeof number);
-    snprintf(r->cells[2], sizeof r->cells[2], "%s %s%s%s", signs[goal], number, space, unit);
-    snprintf(r->cells[3], sizeof r->cells[3], "%s", is_met(measured, goal, limit) ? "met" : "missed");
-}
-
-int bench_print(const char *title)
-{
-    int widths[COLUMNS] = {0};
-    for (size_t i = 0; i < row_count; i++) {
-        for (int c = 0; c < COLUMNS; c++) {
-            const int length = (int)strlen(rows[i].cells[c]);
-            widths[c] = length > widths[c] ? length : widths[c];
-        }
-    }
-    printf("%s\n\n", title);
-    for (size_t i = 0; i < row_count; i++) {
-        const row *r = &rows[i];
-        printf("  %-*s  %*s", widths[0], r->cells[0], widths[1], r->cells[1]);
-        if (r->cells[2][0] != '\0')
-            printf("  %*s  %s", widths[2], r->cells[2], r->cells[3]);
-        printf("\n");
-    }
-    return fflush(stdout) == 0 ? 0 : 1;
+    bench_fail(what, error != NULL && error->text[0] != '\0' ? error->text : simba_error_text(code));
 }
 
 /* --- time --------------------------------------------------------------------------------------- */
@@ -125,45 +67,14 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-void bench_sort(int64_t *values, size_t count)
+double bench_median(int64_t *values, size_t count)
 {
     qsort(values, count, sizeof *values, by_value);
+    const int64_t middle = count > 0 ? values[count / 2] : 0;
+    return (double)middle;
 }
 
-/* --- processes and clients ---------------------------------------------------------------------- */
-
-void *bench_shared(size_t size)
-{
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        bench_fail("shared memory", "refused");
-    return memory;
-}
-
-double bench_cpu_seconds(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
-simba_stats bench_stats(simba_client *client)
-{
-    simba_stats stats = SIMBA_STATS_INIT;
-    bench_check(simba_client_stats(client, &stats), "stats", NULL);
-    return stats;
-}
-
-uint64_t bench_losses(const simba_stats *stats)
-{
-    uint64_t lost = 0;
-    for (size_t i = 0; i < sizeof stats->losses / sizeof stats->losses[0]; i++)
-        lost += stats->losses[i];
-    return lost;
-}
-
-/* --- files -------------------------------------------------------------------------------------- */
+/* --- files and memory --------------------------------------------------------------------------- */
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
 {
@@ -192,17 +103,100 @@ const char *bench_temp_dir(void)
     return temp_dir;
 }
 
-/* --- errors ------------------------------------------------------------------------------------- */
-
-void bench_fail(const char *what, const char *why)
+void *bench_shared(size_t size)
 {
-    fprintf(stderr, "%s: %s\n", what, why);
-    exit(1);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        bench_fail("shared memory", "refused");
+    return memory;
 }
 
-void bench_check(int code, const char *what, const simba_error *error)
+/* --- lock and unlock ---------------------------------------------------------------------------- */
+
+void bench_take_turns(const bench_side *sides, size_t count, bool quick, double *ret_per_second)
 {
-    if (code >= 0)
-        return;
-    bench_fail(what, error != NULL && error->text[0] != '\0' ? error->text : simba_error_text(code));
+    static int64_t took_ns[SIDES_MAX][ROUNDS_MAX];
+    const int64_t until_ns = bench_now_ns() + INT64_C(1000000) * (quick ? STRETCH_MS / 10 : STRETCH_MS);
+    size_t rounds = 0;
+    do {
+        for (size_t i = 0; i < count; i++) {
+            const int64_t start_ns = bench_now_ns();
+            for (int k = 0; k < PAIRS; k++)
+                sides[i].pair(sides[i].user);
+            took_ns[i][rounds] = bench_now_ns() - start_ns;
+        }
+        rounds++;
+    } while (bench_now_ns() < until_ns && rounds < ROUNDS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        qsort(took_ns[i], rounds, sizeof took_ns[i][0], by_value);
+        const size_t tenth = rounds / 10;
+        ret_per_second[i] = PAIRS * 1e9 / (double)took_ns[i][tenth];
+    }
+}
+
+bench_locker bench_locker_open(const char *url, const char *mutex)
+{
+    bench_locker l = {NULL, NULL};
+    simba_error error;
+    bench_check(simba_client_open(url, NULL, &error, &l.client), url, &error);
+    bench_check(simba_locker_new(l.client, mutex, NULL, &error, &l.locker), "locker", &error);
+    return l;
+}
+
+void bench_locker_close(bench_locker *locker)
+{
+    simba_locker_free(locker->locker);
+    simba_client_close(locker->client);
+}
+
+void bench_locker_pair(void *locker)
+{
+    const bench_locker *l = locker;
+    simba_error error;
+    bench_check(simba_locker_acquire(l->locker, 5000, &error), "acquire", &error);
+    bench_check(simba_locker_release(l->locker, &error), "release", &error);
+}
+
+/* --- many contenders ---------------------------------------------------------------------------- */
+
+bench_crowd bench_crowd_start(const char *url, const char *of, size_t size, int64_t ttl_ms, int64_t transition_ms)
+{
+    bench_crowd crowd = {.all = calloc(size, sizeof *crowd.all), .size = size};
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_error error;
+    char mutex[SIMBA_MUTEX_MAX];
+    options.timing.ttl_ms = ttl_ms;
+    options.timing.transition_ms = transition_ms;
+    if (!crowd.all)
+        bench_fail("contenders", "out of memory");
+    bench_check(simba_client_open(url, NULL, &error, &crowd.client), url, &error);
+    for (size_t i = 0; i < size; i++) {
+        snprintf(mutex, sizeof mutex, "%s-%zu", of, i);
+        bench_check(simba_contender_new(crowd.client, mutex, &options, &error, &crowd.all[i]), mutex, &error);
+        bench_check(simba_contender_start(crowd.all[i]), mutex, NULL);
+    }
+    return crowd;
+}
+
+simba_stats bench_crowd_stats(const bench_crowd *crowd)
+{
+    simba_stats stats = SIMBA_STATS_INIT;
+    bench_check(simba_client_stats(crowd->client, &stats), "stats", NULL);
+    return stats;
+}
+
+bool bench_crowd_await_held(const bench_crowd *crowd)
+{
+    const int64_t until_ns = bench_now_ns() + PATIENCE_S * INT64_C(1000000000);
+    while (bench_crowd_stats(crowd).held < crowd->size && bench_now_ns() < until_ns)
+        bench_sleep_ms(2);
+    return bench_crowd_stats(crowd).held >= crowd->size;
+}
+
+void bench_crowd_end(bench_crowd *crowd)
+{
+    simba_client_close(crowd->client); /* stops the contenders that still run */
+    for (size_t i = 0; i < crowd->size; i++)
+        simba_contender_free(crowd->all[i]);
+    free(crowd->all);
 }

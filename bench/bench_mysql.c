@@ -1,7 +1,6 @@
-/* What the library costs on top of MariaDB. An uncontended lock and unlock is compared with a blocking loop of the same
- * prepared statements on one connection. The two take turns within one run, because the speed of a machine varies. The
- * server's own counters say what ten thousand held mutexes and two hundred waiting processes cost it. The benchmark
- * starts the server, with its default settings except for the data folder, and ends it. */
+/* What does the library cost on top of MariaDB? A lock and unlock is compared with the same prepared statements in a blocking loop, and
+ * with the least that takes a row and gives it back: an UPDATE and an UPDATE. The server's own counter says what ten thousand held
+ * mutexes cost it. The benchmark starts the server, with its default settings except for the data folder, and ends it. */
 #include <grp.h>
 #include <mysql.h>
 #include <pwd.h>
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,10 +16,8 @@
 #include "bench.h"
 #include "util/mem.h"
 
-enum { PAIRS = 32, ROUNDS_MAX = 20000, HELD = 10000, WAITERS = 200 };
+enum { HELD = 10000 };
 
-static int64_t stretch_ns = INT64_C(6000000000);
-static bool quick;
 static int port;
 static char url[128];
 static pid_t server;
@@ -109,27 +105,7 @@ static double counter(MYSQL *mysql, const char *name)
     return value;
 }
 
-/* Seconds of processor time that the server has used. */
-static double server_seconds(void)
-{
-    char path[64];
-    char text[1024] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)server);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    const size_t length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[length] = '\0';
-    const char *at = strrchr(text, ')');
-    unsigned long long user = 0;
-    unsigned long long system_time = 0;
-    if (at)
-        sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system_time); // NOLINT
-    return (double)(user + system_time) / (double)sysconf(_SC_CLK_TCK);
-}
-
-/* --- a blocking loop of the same statements ------------------------------------------------------------------ */
+/* --- the same statements by hand ------------------------------------------------------------------------- */
 
 typedef struct raw_locker {
     MYSQL *mysql;
@@ -146,17 +122,16 @@ static MYSQL_STMT *prepare(MYSQL *mysql, simba__sql_action which)
     return statement;
 }
 
-static raw_locker *open_raw(void)
+static raw_locker open_raw(void)
 {
-    static raw_locker r;
-    r.mysql = connect_raw();
+    raw_locker r = {.mysql = connect_raw()};
     r.acquire = prepare(r.mysql, SIMBA__SQL_ACQUIRE);
     r.get = prepare(r.mysql, SIMBA__SQL_GET);
     r.release = prepare(r.mysql, SIMBA__SQL_RELEASE);
     if (mysql_query(r.mysql, "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, "
                              "version) values ('plain', 0, 0, 0, '', 0)") != 0)
         bench_fail("insert", mysql_error(r.mysql));
-    return &r;
+    return r;
 }
 
 static MYSQL_BIND number(uint64_t *at)
@@ -176,8 +151,9 @@ static void execute(MYSQL_STMT *statement, MYSQL_BIND *binds)
         bench_fail("execute", mysql_stmt_error(statement));
 }
 
-static void raw_pair(raw_locker *r)
+static void raw_pair(void *user)
 {
+    const raw_locker *r = user;
     static char mutex[] = "plain";
     static char id[] = "0:4711@10.0.0.1";
     unsigned long mutex_length = strlen(mutex);
@@ -204,274 +180,110 @@ static void raw_pair(raw_locker *r)
         bench_fail("release", "not mine");
 }
 
-/* --- uncontended ----------------------------------------------------------------------------------------------- */
+/* --- an UPDATE and an UPDATE ------------------------------------------------------------------------------ */
 
-typedef struct side {
-    size_t count;
-    int64_t rounds_ns[ROUNDS_MAX];
-} side;
+/* The least that a lock with a lease can do: each is a transaction of its own, which asks the server for the time. */
+#define NOW "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
+static const char *const take_text = "update hand set owner = ?, token = token + 1, until = " NOW " + 16000 "
+                                     "where mutex = ? and (owner = '' or until <= " NOW ")";
+static const char *const give_back_text = "update hand set owner = '', until = 0 where owner = ? and mutex = ?";
 
-/* Pairs per second in the median round. */
-static double usual_rate(side *s)
+typedef struct two_updates {
+    MYSQL *mysql;
+    MYSQL_STMT *take, *give_back;
+} two_updates;
+
+static MYSQL_STMT *prepare_text(MYSQL *mysql, const char *text)
 {
-    bench_sort(s->rounds_ns, s->count);
-    const size_t middle = s->count / 2;
-    return PAIRS * 1e9 / (double)s->rounds_ns[middle];
+    MYSQL_STMT *statement = mysql_stmt_init(mysql);
+    if (mysql_stmt_prepare(statement, text, strlen(text)) != 0)
+        bench_fail(text, mysql_stmt_error(statement));
+    return statement;
 }
 
-static void measure_uncontended(void)
+static two_updates open_updates(void)
 {
-    static side ours;
-    static side plain;
-    simba_client *client;
-    simba_locker *locker;
-    simba_error error;
-    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
-    bench_check(simba_locker_new(client, "bench", NULL, &error, &locker), "locker", &error);
-    bench_check(simba_locker_acquire(locker, 1000, &error), "acquire", &error);
-    bench_check(simba_locker_release(locker, &error), "release", &error);
-    raw_locker *r = open_raw();
-    const int64_t until_ns = bench_now_ns() + stretch_ns;
-    do {
-        int64_t start_ns = bench_now_ns();
-        for (int i = 0; i < PAIRS; i++) {
-            bench_check(simba_locker_acquire(locker, 1000, &error), "acquire", &error);
-            bench_check(simba_locker_release(locker, &error), "release", &error);
-        }
-        ours.rounds_ns[ours.count++] = bench_now_ns() - start_ns;
-        start_ns = bench_now_ns();
-        for (int i = 0; i < PAIRS; i++)
-            raw_pair(r);
-        plain.rounds_ns[plain.count++] = bench_now_ns() - start_ns;
-    } while (bench_now_ns() < until_ns && ours.count < ROUNDS_MAX);
-    simba_locker_free(locker);
-    simba_client_close(client);
-    mysql_stmt_close(r->acquire);
-    mysql_stmt_close(r->get);
-    mysql_stmt_close(r->release);
-    mysql_close(r->mysql);
-    const double our_rate = usual_rate(&ours);
-    const double plain_rate = usual_rate(&plain);
-    bench_add("the same statements, blocking", plain_rate, 0, "pairs/s", BENCH_NO_GOAL, 0);
-    bench_add("lock + unlock", our_rate, 0, "pairs/s", BENCH_NO_GOAL, 0);
-    bench_add("ratio of the two", our_rate / plain_rate, 2, "", BENCH_AT_LEAST, 0.8);
+    two_updates u = {.mysql = connect_raw()};
+    if (mysql_query(u.mysql, "create table hand (mutex varchar(66) primary key, owner varchar(100), token bigint, "
+                             "until bigint)") != 0 ||
+        mysql_query(u.mysql, "insert into hand values ('plain', '', 0, 0)") != 0)
+        bench_fail("table", mysql_error(u.mysql));
+    u.take = prepare_text(u.mysql, take_text);
+    u.give_back = prepare_text(u.mysql, give_back_text);
+    return u;
 }
 
-/* --- many held --------------------------------------------------------------------------------------------------- */
-
-static void measure_held(void)
+static void update_pair(void *user)
 {
-    static simba_contender *contenders[HELD];
-    simba_client *client;
-    simba_error error;
+    const two_updates *u = user;
+    char mutex[] = "plain";
+    char id[] = "0:4711@10.0.0.1";
+    unsigned long mutex_length = strlen(mutex);
+    unsigned long id_length = strlen(id);
+    MYSQL_BIND binds[] = {word(id, &id_length), word(mutex, &mutex_length)};
+    execute(u->take, binds);
+    execute(u->give_back, binds);
+    if (mysql_stmt_affected_rows(u->take) != 1 || mysql_stmt_affected_rows(u->give_back) != 1)
+        bench_fail("update", "not mine");
+}
+
+/* --- the measurements -------------------------------------------------------------------------------------- */
+
+static void measure_pairs(bool quick)
+{
+    double per_second[3];
+    bench_locker l = bench_locker_open(url, "bench");
+    bench_locker_pair(&l); /* makes the table */
+    raw_locker r = open_raw();
+    two_updates u = open_updates();
+    const bench_side sides[] = {{bench_locker_pair, &l}, {raw_pair, &r}, {update_pair, &u}};
+    bench_take_turns(sides, 3, quick, per_second);
+    bench_locker_close(&l);
+    mysql_stmt_close(r.acquire);
+    mysql_stmt_close(r.get);
+    mysql_stmt_close(r.release);
+    mysql_close(r.mysql);
+    mysql_stmt_close(u.take);
+    mysql_stmt_close(u.give_back);
+    mysql_close(u.mysql);
+    bench_row("lock + unlock", per_second[0], "pairs/s");
+    bench_row("the same statements, blocking", per_second[1], "pairs/s");
+    bench_row("an UPDATE and an UPDATE", per_second[2], "pairs/s");
+    bench_row("ratio of the two", per_second[0] / per_second[1], "");
+    bench_row("ratio to an UPDATE and an UPDATE", per_second[0] / per_second[2], "");
+}
+
+static void measure_held(bool quick)
+{
     MYSQL *mysql = connect_raw();
-    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
-    const int64_t start_ns = bench_now_ns();
-    for (int i = 0; i < HELD; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "held-%05d", i);
-        bench_check(simba_contender_new(client, name, NULL, &error, &contenders[i]), name, &error);
-        bench_check(simba_contender_start(contenders[i]), name, NULL);
-    }
-    simba_stats stats = SIMBA_STATS_INIT;
-    while (stats.held < HELD && bench_now_ns() < start_ns + INT64_C(60000000000)) {
-        bench_sleep_ms(5);
-        simba_client_stats(client, &stats);
-    }
-    bench_add("10,000 mutexes acquired", (double)(bench_now_ns() - start_ns) / 1e6, 0, "ms", BENCH_NO_GOAL, 0);
-    const int64_t seconds = quick ? 12 : 31;
-    const double before = counter(mysql, "Questions");
+    bench_crowd crowd = bench_crowd_start(url, "held", HELD, 10000, 6000);
+    if (!bench_crowd_await_held(&crowd))
+        bench_fail("held", "not all could be had");
+    const simba_stats before = bench_crowd_stats(&crowd);
+    const double questions = counter(mysql, "Questions");
     const double executed = counter(mysql, "Com_stmt_execute");
-    const double used = server_seconds();
     const int64_t from_ns = bench_now_ns();
-    const uint64_t renewals = stats.renewals;
-    bench_sleep_ms(seconds * 1000);
-    const double elapsed = (double)(bench_now_ns() - from_ns) / 1e9;
+    bench_sleep_ms(quick ? 12000 : 31000);
+    const double elapsed_s = (double)(bench_now_ns() - from_ns) / 1e9;
     /* Questions counts executions of prepared statements too; some servers count them only there. */
-    const double after = counter(mysql, "Questions");
+    const double asked = counter(mysql, "Questions") - questions;
     const double more = counter(mysql, "Com_stmt_execute") - executed;
-    const double statements = after - before > more ? after - before : more;
-    simba_client_stats(client, &stats);
-    uint64_t lost = 0;
-    for (size_t i = 0; i < sizeof stats.losses / sizeof *stats.losses; i++)
-        lost += stats.losses[i];
-    bench_add("renewals of 10,000 at ttl 10 s", (double)(stats.renewals - renewals) / elapsed, 0, "per s",
-              BENCH_NO_GOAL, 0);
-    bench_add("statements for that", statements / elapsed, 1, "per s", BENCH_AT_MOST, 30);
-    bench_add("processor of the server for that", (server_seconds() - used) / elapsed * 100, 1, "%", BENCH_NO_GOAL, 0);
-    bench_add("renewals that failed", (double)stats.renewals_failed, 0, "", BENCH_AT_MOST, 0);
-    bench_add("leaderships lost", (double)lost, 0, "", BENCH_AT_MOST, 0);
-    simba_client_close(client);
-    for (int i = 0; i < HELD; i++)
-        simba_contender_free(contenders[i]);
+    const simba_stats after = bench_crowd_stats(&crowd);
+    bench_row("renewals of 10,000 at ttl 10 s", (double)(after.renewals - before.renewals) / elapsed_s, "per s");
+    bench_row("statements for that", (asked > more ? asked : more) / elapsed_s, "per s");
+    bench_row("renewals that failed", (double)after.renewals_failed, "");
+    bench_crowd_end(&crowd);
     mysql_close(mysql);
-}
-
-/* --- many waiting ---------------------------------------------------------------------------------------------------- */
-
-typedef struct crowd {
-    volatile int ready;
-    volatile int over;
-    volatile int64_t released_ns;
-    volatile int64_t taken_ns;
-    volatile int turns;
-    volatile int inside;
-    volatile int breaches;
-} crowd;
-
-/* A process that waits for its turn, and then until it is told to go on. */
-static void wait_in_crowd(crowd *c, const int go[2])
-{
-    simba_client *client;
-    simba_locker *locker;
-    simba_error error;
-    char byte;
-    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
-    bench_check(simba_locker_new(client, "crowd", NULL, &error, &locker), "locker", &error);
-    __atomic_add_fetch(&c->ready, 1, __ATOMIC_SEQ_CST);
-    while (!c->over) {
-        if (simba_locker_acquire(locker, -1, &error) < 0)
-            continue;
-        c->taken_ns = bench_now_ns();
-        c->breaches += c->inside++ != 0;
-        __atomic_add_fetch(&c->turns, 1, __ATOMIC_SEQ_CST);
-        if (read(go[0], &byte, 1) != 1)
-            _exit(1);
-        c->inside--;
-        c->released_ns = bench_now_ns();
-        bench_check(simba_locker_release(locker, &error), "release", &error);
-    }
-    _exit(0); /* do not measure two hundred good-byes */
-}
-
-static void hand_over(crowd *c, const int go[2])
-{
-    const int turns = c->turns;
-    if (write(go[1], "", 1) != 1)
-        bench_fail("write", "pipe");
-    for (int i = 0; i < 100000 && c->turns == turns; i++)
-        usleep(100);
-}
-
-static void measure_crowd(void)
-{
-    static int64_t times_ns[1000];
-    size_t count = 0;
-    int go[2];
-    crowd *c = bench_shared(sizeof *c);
-    if (pipe(go) != 0)
-        bench_fail("pipe", "cannot be made");
-    pid_t children[WAITERS];
-    for (int i = 0; i < WAITERS; i++) {
-        children[i] = fork();
-        if (children[i] == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            wait_in_crowd(c, go);
-        }
-    }
-    for (int i = 0; i < 2000 && (c->ready < WAITERS || c->turns == 0); i++)
-        bench_sleep_ms(10);
-    MYSQL *mysql = connect_raw();
-    /* Nothing happens, and the waiters wait for long. */
-    bench_sleep_ms(16000);
-    double questions = counter(mysql, "Questions");
-    double used = server_seconds();
-    int64_t from_ns = bench_now_ns();
-    bench_sleep_ms(4000);
-    double elapsed = (double)(bench_now_ns() - from_ns) / 1e9;
-    bench_add("200 processes wait: queries of each", (counter(mysql, "Questions") - questions) / elapsed / WAITERS, 2,
-              "per s", BENCH_BELOW, 2);
-    bench_add("200 processes wait: the server's processor", (server_seconds() - used) / elapsed * 100, 0, "%",
-              BENCH_NO_GOAL, 0);
-    /* Now the mutex goes round. */
-    questions = counter(mysql, "Questions");
-    used = server_seconds();
-    from_ns = bench_now_ns();
-    for (int i = 0; i < (quick ? 20 : 60); i++) {
-        hand_over(c, go);
-        if (c->taken_ns > c->released_ns)
-            times_ns[count++] = c->taken_ns - c->released_ns;
-        bench_sleep_ms(100);
-    }
-    elapsed = (double)(bench_now_ns() - from_ns) / 1e9;
-    bench_sort(times_ns, count);
-    const size_t middle = count / 2;
-    bench_add("hand-over among 200, the middle one", (double)times_ns[middle] / 1e6, 2, "ms", BENCH_NO_GOAL, 0);
-    bench_add("hand-over among 200, the slowest", count ? (double)times_ns[count - 1] / 1e6 : 0, 2, "ms", BENCH_AT_MOST,
-              1000);
-    bench_add("queries meanwhile, of each", (counter(mysql, "Questions") - questions) / elapsed / WAITERS, 2, "per s",
-              BENCH_NO_GOAL, 0);
-    bench_add("the server's processor meanwhile", (server_seconds() - used) / elapsed * 100, 0, "%", BENCH_NO_GOAL, 0);
-    bench_add("two inside at once", c->breaches, 0, "times", BENCH_AT_MOST, 0);
-    c->over = 1;
-    for (int i = 0; i < WAITERS; i++)
-        kill(children[i], SIGKILL);
-    for (int i = 0; i < WAITERS; i++)
-        waitpid(children[i], NULL, 0);
-    mysql_close(mysql);
-}
-
-/* --- two processes, young and old waits ------------------------------------------------------------------------------------ */
-
-/* From a release in this process to the grant in another one, which has waited for `wait_ms`. */
-static double hand_over_after(int64_t wait_ms)
-{
-    crowd *c = bench_shared(sizeof *c);
-    simba_client *client;
-    simba_locker *locker;
-    simba_error error;
-    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
-    bench_check(simba_locker_new(client, "pair", NULL, &error, &locker), "locker", &error);
-    bench_check(simba_locker_acquire(locker, 20000, &error), "acquire", &error);
-    const pid_t child = fork();
-    if (child == 0) {
-        simba_client *other;
-        simba_locker *waiting;
-        bench_check(simba_client_open(url, NULL, &error, &other), url, &error);
-        bench_check(simba_locker_new(other, "pair", NULL, &error, &waiting), "locker", &error);
-        c->ready = 1;
-        bench_check(simba_locker_acquire(waiting, 60000, &error), "acquire", &error);
-        c->taken_ns = bench_now_ns();
-        simba_locker_free(waiting);
-        simba_client_close(other);
-        _exit(0);
-    }
-    while (!c->ready)
-        bench_sleep_ms(1);
-    bench_sleep_ms(wait_ms);
-    const int64_t start_ns = bench_now_ns();
-    bench_check(simba_locker_release(locker, &error), "release", &error);
-    waitpid(child, NULL, 0);
-    simba_locker_free(locker);
-    simba_client_close(client);
-    const double ms = (double)(c->taken_ns - start_ns) / 1e6;
-    munmap(c, sizeof *c);
-    return ms;
-}
-
-static void measure_pair(void)
-{
-    double young = 0;
-    for (int i = 0; i < (quick ? 3 : 10); i++) {
-        const double ms = hand_over_after(100 + 80 * i);
-        young = ms > young ? ms : young;
-    }
-    bench_add("hand-over, waits below a second, the slowest", young, 1, "ms", BENCH_AT_MOST, 100);
-    bench_add("hand-over, a wait of 15 s", hand_over_after(15000), 1, "ms", BENCH_AT_MOST, 1000);
 }
 
 int main(int argc, char **argv)
 {
-    quick = bench_wants_quick(argc, argv);
-    if (quick)
-        stretch_ns /= 5;
+    const bool quick = bench_wants_quick(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     start_server();
     mysql_close(connect_raw());
-    measure_uncontended();
-    measure_pair();
-    measure_held();
-    measure_crowd();
+    measure_pairs(quick);
+    measure_held(quick);
     stop_server();
-    return bench_print("MariaDB on the same machine, unpinned, innodb_flush_log_at_trx_commit=1");
+    return 0;
 }

@@ -9,7 +9,7 @@
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
-#   bench.peers                                         bench/peers/check; not with sanitizers
+#   bench.{floors,peers}                                bench/check and bench/peers/check; not with sanitizers
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
@@ -262,8 +262,11 @@ if(TARGET simba AND TARGET PkgConfig::HTTP)
 endif()
 
 # --- bench ----------------------------------------------------------------------------------------
-# Does the comparison with other locks work? What it would measure of a sanitized library means nothing.
+# Do the floors and the comparison with other locks work? What they would measure of a sanitized library means nothing.
 if(SIMBA_BENCH AND TARGET peer_simba AND NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
+    if(TARGET bench_idle)
+        _simba_add_test(bench floors COMMAND "${PROJECT_SOURCE_DIR}/bench/check" "${PROJECT_BINARY_DIR}")
+    endif()
     _simba_add_test(bench peers COMMAND "${PROJECT_SOURCE_DIR}/bench/peers/check" "${PROJECT_BINARY_DIR}")
 endif()
 

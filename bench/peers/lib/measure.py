@@ -11,7 +11,6 @@ import figures
 import servers
 
 KINDS = ("pairs", "fight", "waiting", "takeover")
-THREADS = (1, 16, 64)
 CLIENTS = 16
 LEASE_MS = 2000
 START_S = 60
@@ -21,6 +20,7 @@ TAKEOVER_S = 20    # beyond that nobody waits
 @dataclasses.dataclass(frozen=True)
 class Plan:
     rounds: int = 3
+    threads: tuple = (1, 16, 64)    # of a client, for "pairs"
     warm_ms: int = 1000     # of a process, before anything counts
     pairs_ms: int = 1500
     fight_ms: int = 2000
@@ -120,7 +120,7 @@ class Entrant:
     def pairs(self, plan):
         results = {}
         with Crew(self.words, 1) as (peer,):
-            for threads in THREADS:
+            for threads in plan.threads:
                 patience_s = plan.pairs_ms / 1000 + START_S
                 figures.pairs(peer.ask(f"pairs {threads} {plan.warm_ms}", plan.warm_ms / 1000 + START_S))
                 before_ns = self.cpu_ns()

@@ -1,4 +1,4 @@
-"""Plots as SVG, by hand: bars and lines that a browser shows in light and in dark surroundings."""
+"""Plots as SVG, by hand: bars that a browser shows in light and in dark surroundings."""
 import math
 
 WIDTH = 760
@@ -6,9 +6,8 @@ LEFT = 230      # room for names
 RIGHT = 90      # room for figures
 BAR = 16
 STEP = 22
-COLOURS = ["#2a7de1", "#8a8f98", "#d98324", "#3c9d5b", "#a05bc4"]
-STYLE = ("<style>text{font:12px sans-serif;fill:#777}.t{font-weight:bold;font-size:14px}"
-         ".g{stroke:#7774;stroke-width:1}</style>")
+OURS, THEIRS = "#2a7de1", "#8a8f98"
+STYLE = "<style>text{font:12px sans-serif;fill:#777}.t{font-weight:bold;font-size:14px}</style>"
 
 
 def escape(text):
@@ -45,49 +44,9 @@ def bars(title, items, logarithmic=False):
             share = max(value, 0) / most
         y = 34 + i * STEP
         parts.append(text(LEFT - 8, y + 12, name, "end"))
-        parts.append(f'<rect x="{LEFT}" y="{y}" width="{share * room:.1f}" height="{BAR}" fill="{COLOURS[0 if ours else 1]}"/>')
+        parts.append(f'<rect x="{LEFT}" y="{y}" width="{share * room:.1f}" height="{BAR}" fill="{OURS if ours else THEIRS}"/>')
         parts.append(text(LEFT + share * room + 6, y + 12, number(value)))
     return frame(34 + len(items) * STEP + 8, parts)
-
-
-def ticks(least, most):
-    """Powers of ten."""
-    return [10.0**power for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)]
-
-
-def lines(title, x_name, y_name, series):
-    """series: (name, [(x, y), …]), both positive; both axes are logarithmic."""
-    points = [point for _, some in series for point in some if point[0] > 0 and point[1] > 0]
-    if not points:
-        return frame(40, [text(8, 20, title, css="t")])
-    left, right, top, height = 70, 170, 40, 300
-    x_ticks = ticks(min(p[0] for p in points), max(p[0] for p in points))
-    y_ticks = ticks(min(p[1] for p in points), max(p[1] for p in points))
-    room_x, room_y = WIDTH - left - right, height - top - 50
-
-    def place(value, some_ticks, room):
-        span = math.log10(some_ticks[-1] / some_ticks[0]) or 1
-        return math.log10(value / some_ticks[0]) / span * room
-
-    parts = [text(8, 20, title, css="t"), text(left + room_x / 2, height - 8, x_name, "middle"), text(8, top - 4, y_name)]
-    for tick in x_ticks:
-        x = left + place(tick, x_ticks, room_x)
-        parts.append(f'<line class="g" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{top + room_y}"/>')
-        parts.append(text(x, top + room_y + 16, number(tick), "middle"))
-    for tick in y_ticks:
-        y = top + room_y - place(tick, y_ticks, room_y)
-        parts.append(f'<line class="g" x1="{left}" y1="{y:.1f}" x2="{left + room_x}" y2="{y:.1f}"/>')
-        parts.append(text(left - 6, y + 4, number(tick), "end"))
-    for i, (name, some) in enumerate(series):
-        colour = COLOURS[i % len(COLOURS)]
-        placed = [(left + place(x, x_ticks, room_x), top + room_y - place(y, y_ticks, room_y))
-                  for x, y in some if x > 0 and y > 0]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in placed]
-        parts.append(f'<rect x="{WIDTH - right + 14}" y="{top + i * 20}" width="12" height="12" fill="{colour}"/>')
-        parts.append(text(WIDTH - right + 32, top + 10 + i * 20, name))
-    return frame(height, parts)
 
 
 def pictures(result):
