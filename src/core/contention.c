@@ -23,16 +23,12 @@ void simba__contention_init(machine *m, const simba__timing *timing, bool leaves
 
 /* --- the lease ----------------------------------------------------------------------------------- */
 
-static simba_local lease_end(const machine *m)
-{
-    return m->timing->session ? m->session_until : simba__local_add(m->lease_from, m->timing->lease_ns);
-}
-
 /* When to tell a holder that cannot reach the store. Once told, it has the margin to tidy up. */
-static inline simba_local guard(const machine *m)
+static simba_local guard(const machine *m)
 {
-    const simba_local end = lease_end(m);
-    return m->phase == SIMBA__HOLD ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
+    const simba_local end =
+        m->timing->session ? m->session_until : simba__local_add(m->lease_from, m->timing->lease_ns);
+    return m->phase == SIMBA__TIDY ? end : simba__local_add(end, -m->timing->stop_margin_ns);
 }
 
 static simba_local hold_end(const machine *m)
@@ -321,8 +317,7 @@ static void acquire_won(machine *m, const simba__event *event, actions *out)
     m->lease_from = m->sent_at;
     m->maybe_granted = true; /* a session that was lost meanwhile may have come back in time */
     m->queued = false;
-    const simba_local usable = simba__local_add(lease_end(m), -m->timing->stop_margin_ns);
-    if (m->stop || simba__local_reached(now, usable)) {
+    if (m->stop || simba__local_reached(now, guard(m))) {
         out->late_win = true;
         m->stop |= m->try_once;
         give_back(m, now, out);
