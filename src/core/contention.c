@@ -101,8 +101,8 @@ static simba_local by_half(const machine *m, simba_local now, simba_local at)
     return simba__local_reached(at, simba__local_add(last, -2 * m->timing->last_ns)) ? last : at;
 }
 
-/* A renewal does not wait so long for its answer that it uses up the time for another attempt. After the last of them there is
- * none to wait for. */
+/* A renewal does not wait so long for its answer that it uses up the time for another attempt. Near the end there is no other
+ * attempt to leave time for. */
 static void limit_renewal(const machine *m, simba_local now, actions *out)
 {
     const int64_t brief_ns = 2 * m->timing->last_ns;

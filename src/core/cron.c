@@ -97,18 +97,16 @@ static const field fields[] = {
 /* The text of one field, and how far it has been read. */
 typedef struct reader {
     const field *field;
-    const char *text;
-    int length;
-    const char *at;
-    const char *end;
+    const char *text, *at, *end;
     simba_error *err;
 } reader;
 
 static int refuse(const reader *r, const char *why)
 {
+    const int length = (int)(r->end - r->text);
     return simba__fail(r->err, SIMBA_EINVAL,
                        "cron: the %s \"%.*s\" %s; allowed are %s, as *, 5, 1-5, */5, 1-5/2 or a list of those",
-                       r->field->what, r->length < 40 ? r->length : 40, r->text, why, r->field->allowed);
+                       r->field->what, length < 40 ? length : 40, r->text, why, r->field->allowed);
 }
 
 static bool take_char(reader *r, char c)
@@ -220,7 +218,7 @@ int simba__cron_parse(const char *text, simba_error *err, simba__cron *ret_cron)
     for (at += strspn(at, blanks); *at != '\0'; at += strspn(at, blanks)) {
         const size_t length = strcspn(at, blanks);
         if (count < 6)
-            readers[count] = (reader){NULL, at, (int)length, at, at + length, err};
+            readers[count] = (reader){NULL, at, at, at + length, err};
         count++;
         at += length;
     }

@@ -223,9 +223,7 @@ static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *see
 
 int64_t simba__owner_left_ns(const simba_owner *owner, int64_t now_ms)
 {
-    int64_t left_ms;
-    if (__builtin_sub_overflow(owner->transition_at_ms, now_ms, &left_ms))
-        left_ms = now_ms < 0 ? SIMBA_LEASE_MAX_MS : 0;
+    const int64_t left_ms = simba__sat_sub(owner->transition_at_ms, now_ms);
     return simba__max64(simba__min64(left_ms, SIMBA_LEASE_MAX_MS), 0) * MS;
 }
 
