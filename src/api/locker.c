@@ -343,7 +343,7 @@ int simba_locker_cancel(simba_locker *locker)
 void simba_locker_free(simba_locker *locker)
 {
     if (locker)
-        simba__handle_free(&locker->candidate.handle);
+        simba__handle_free(&locker->candidate.handle, true);
 }
 
 void simba_locker_cleanup(simba_locker **locker)

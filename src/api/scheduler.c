@@ -256,7 +256,7 @@ int simba_scheduler_stop(simba_scheduler *scheduler)
 void simba_scheduler_free(simba_scheduler *scheduler)
 {
     if (scheduler)
-        simba__handle_free(&scheduler->candidate.handle);
+        simba__handle_free(&scheduler->candidate.handle, true);
 }
 
 simba_status simba_scheduler_status(const simba_scheduler *scheduler)
