@@ -292,7 +292,8 @@ typedef struct simba_backend {
     const char *const *schemes; /* of its URLs, ended by NULL */
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
     size_t instance_size;
-    unsigned window;  /* requests that it takes at a time, counted apart for holders and for all others; 0: 256 */
+    unsigned
+        window; /* of RENEW, of RELEASE and WRITE_NOTE, and of all others: requests of each that it takes at a time; 0: 256 */
     unsigned workers; /* threads for host->work: the initial value of host->workers */
 
     /* On the thread that opens the client, before anything else; without the lock, and may block. */

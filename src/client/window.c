@@ -150,12 +150,10 @@ void simba__window_withdraw(simba__window *window, simba__request *request)
 /* The next one that may be handed over. */
 static simba__request *next(const simba__window *window)
 {
-    simba__list_item *item = NULL;
-    if (window->holders < window->room)
-        item = window->queued[RENEWALS].first ? window->queued[RENEWALS].first : window->queued[ENDINGS].first;
-    if (!item && window->others < window->room)
-        item = window->queued[OTHERS].first;
-    return item ? of_item(item) : NULL;
+    for (int q = RENEWALS; q <= OTHERS; q++)
+        if (window->queued[q].first && window->handed_over[q] < window->room)
+            return of_item(window->queued[q].first);
+    return NULL;
 }
 
 bool simba__window_has_work(const simba__window *window)
@@ -167,7 +165,7 @@ size_t simba__window_hand_over(simba__window *window, simba_local now)
 {
     size_t count = 0;
     for (simba__request *request = next(window); request; request = next(window), count++) {
-        ++*(queue_of(request->shown.op) == OTHERS ? &window->others : &window->holders);
+        window->handed_over[queue_of(request->shown.op)]++;
         simba__list_append(&window->outstanding, &request->item);
         request->sent_at = now;
         simba_local deadline = simba__local_add(now, request->timeout_ns);
@@ -196,7 +194,7 @@ void simba__window_complete(simba__window *window, simba_request *shown, const s
     if (!error)
         window->answered_at = now;
     if (request->item.list == &window->outstanding)
-        --*(queue_of(shown->op) == OTHERS ? &window->others : &window->holders);
+        window->handed_over[queue_of(shown->op)]--;
     simba__list_remove(&request->item);
     if (request->of)
         request->done(request, error);

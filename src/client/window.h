@@ -2,8 +2,8 @@
  * the store as soon as there is room, and the store completes it.
  *
  * The store has at most so many requests at a time, and the rest waits here: renewals first, then releases and notes in the order
- * in which they came, then everything else. Those of holders and the others are counted apart, so that no renewal ever waits
- * behind acquires. A deadline counts from handing over: an overload makes requests wait in a queue, and the queue is waited for as
+ * in which they came, then everything else. Each of the three is counted apart, so that a renewal waits only behind other
+ * renewals. A deadline counts from handing over: an overload makes requests wait in a queue, and the queue is waited for as
  * long as the store answers anything at all. But a renewal that had to wait leaves time for another one before the lease ends.
  *
  * A request whose deadline has come fails for whoever made it, and keeps its place until the store has completed it: otherwise an
@@ -37,11 +37,11 @@ typedef struct simba__window {
     simba_host *host;
     const simba_backend *backend;
     void *store;
-    unsigned room;            /* for as many requests of holders, and of others */
+    unsigned room;            /* for as many requests of each queue */
     int64_t silence_ns;       /* after so long without any answer the store counts as silent */
     simba__list queued[3];    /* RENEW; RELEASE and WRITE_NOTE; all others */
     simba__list outstanding;  /* the store has them */
-    unsigned holders, others; /* how many of those are of the first two queues, and of the last */
+    unsigned handed_over[3];  /* how many of those are of each queue */
     simba__request *expiring; /* the store is being told of this one; NULL again if it has completed it */
     simba__request *staying;  /* this one fails, and keeps its place */
     simba_local answered_at;  /* the store's latest answer, or the beginning of the wait for the first */

@@ -191,7 +191,7 @@ static void no_more_than_there_is_room_for(void **state)
     assert_string_equal(w.done, "ba");
 }
 
-/* However many acquires wait, a renewal and a release go at once; and of those, renewals first. */
+/* However many acquires wait, a renewal and a release go at once, renewals first; and no renewal waits behind releases and notes. */
 static void holders_never_wait_behind_others(void **state)
 {
     (void)state;
@@ -201,11 +201,15 @@ static void holders_never_wait_behind_others(void **state)
     hand_over();
     ask(SIMBA_OP_RELEASE, "r");
     ask(SIMBA_OP_WRITE_NOTE, "n");
+    ask(SIMBA_OP_WRITE_NOTE, "m");
     ask(SIMBA_OP_RENEW, "h");
     hand_over();
-    assert_string_equal(has(), "abhr");
-    answer(2);
-    assert_string_equal(has(), "abrn");
+    assert_string_equal(has(), "abhrn");
+    answer(3);
+    assert_string_equal(has(), "abhnm");
+    ask(SIMBA_OP_RENEW, "i");
+    hand_over();
+    assert_string_equal(has(), "abhnmi");
 }
 
 /* A deadline counts from handing over: who waits in the queue does not fail while the store answers others. */
@@ -225,12 +229,12 @@ static void the_queue_is_waited_for_while_the_store_answers(void **state)
     assert_string_equal(w.done, "abcdefghijklmn"); /* the last ones have waited for longer than a silence lasts */
 }
 
-/* A renewal that had to wait, because others had all places, fails while there is time for another one before its lease ends. */
+/* A renewal that had to wait, because other renewals had all places, fails while there is time for another one before its lease ends. */
 static void a_renewal_that_has_waited_leaves_time_for_another(void **state)
 {
     (void)state;
-    ask(SIMBA_OP_WRITE_NOTE, "a");
-    ask(SIMBA_OP_WRITE_NOTE, "b");
+    ask(SIMBA_OP_RENEW, "a");
+    ask(SIMBA_OP_RENEW, "b");
     hand_over();
     simba__request *renewal = make(SIMBA_OP_RENEW, "r");
     renewal->latest.ns = w.now.ns + TIMEOUT + 5;
@@ -246,8 +250,8 @@ static void a_renewal_that_has_waited_leaves_time_for_another(void **state)
     answer(0);
 
     /* It is handed over so late that only one fits in: that one has all the time. */
-    ask(SIMBA_OP_WRITE_NOTE, "c");
-    ask(SIMBA_OP_WRITE_NOTE, "d");
+    ask(SIMBA_OP_RENEW, "c");
+    ask(SIMBA_OP_RENEW, "d");
     hand_over();
     renewal = make(SIMBA_OP_RENEW, "s");
     renewal->latest.ns = w.now.ns + 5;
