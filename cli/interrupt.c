@@ -7,7 +7,7 @@ volatile sig_atomic_t interrupt_signal;
 
 static void take_note(int number)
 {
-    interrupt_signal = number;
+    __atomic_store_n(&interrupt_signal, number, __ATOMIC_RELAXED);
 }
 
 void interrupt_catch(void)
@@ -23,7 +23,13 @@ void interrupt_catch(void)
     }
 }
 
+int interrupt_number(void)
+{
+    return __atomic_load_n(&interrupt_signal, __ATOMIC_RELAXED);
+}
+
 int interrupt_code(int code)
 {
-    return interrupt_signal != 0 ? CLI_SIGNAL + (int)interrupt_signal : code;
+    const int number = interrupt_number();
+    return number != 0 ? CLI_SIGNAL + number : code;
 }

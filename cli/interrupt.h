@@ -5,8 +5,9 @@
 
 #include <signal.h>
 
-/* The number of the signal that has come; 0: none. */
+/* The number of the signal that has come; 0: none. The kernel may run the handler on any thread: read it by interrupt_number(). */
 extern volatile sig_atomic_t interrupt_signal;
+int interrupt_number(void);
 
 void interrupt_catch(void);
 

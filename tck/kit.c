@@ -89,7 +89,8 @@ int64_t tck_now_ns(void)
 
 bool tck_is_interrupted(const tck *t)
 {
-    return t->interrupted && *t->interrupted;
+    return t->interrupted &&
+           __atomic_load_n(t->interrupted, __ATOMIC_RELAXED) != 0; /* a handler may run on any thread */
 }
 
 bool tck_pause(tck *t, int64_t deadline_ns)

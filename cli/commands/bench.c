@@ -16,7 +16,7 @@ static int measure(simba_locker *locker, int64_t until_ns, int64_t *rounds_ns, s
     int code = 0;
     while (code == 0 && count < ROUNDS_MAX) {
         const int64_t start_ns = clock_boot_ns();
-        if ((start_ns >= until_ns || interrupt_signal != 0) && count > 0)
+        if ((start_ns >= until_ns || interrupt_number() != 0) && count > 0)
             break;
         code = simba_locker_acquire(locker, 5000, error);
         if (code == 0)

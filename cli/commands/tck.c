@@ -56,7 +56,7 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
     interrupt_catch();
     const int code = simba_tck_run(url, &options, &error, &result);
     free(url);
-    if (interrupt_signal != 0)
+    if (interrupt_number() != 0)
         return interrupt_code(CLI_FAILED);
     if (code == SIMBA_ENOTFOUND)
         return cli_usage_error("tck", "no case matches \"%s\"; `simba tck --list` names them", only);

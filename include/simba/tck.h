@@ -26,8 +26,8 @@ typedef struct simba_tck_options {
     int64_t patience_ms;   /* how long to wait for an event; default 20,000, at least 8 * (ttl + transition) */
     bool verbose;          /* also print the library's log, as TAP comments */
     const char *except;    /* shell pattern of cases to skip, because they cannot pass here; NULL: none */
-    const volatile sig_atomic_t
-        *interrupted; /* once it is not 0, the run ends early, after having tidied up; NULL: never */
+    /* Once it is not 0, the run ends early, after having tidied up. NULL: never. */
+    const volatile sig_atomic_t *interrupted;
 } simba_tck_options;
 
 #define SIMBA_TCK_OPTIONS_INIT                                                                                         \

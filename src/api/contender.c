@@ -148,13 +148,13 @@ int simba_contender_stop(simba_contender *contender)
 void simba_contender_free(simba_contender *contender)
 {
     if (contender)
-        simba__handle_free(&contender->candidate.handle);
+        simba__handle_free(&contender->candidate.handle, true);
 }
 
 void simba_contender_discard(simba_contender *contender)
 {
     if (contender)
-        simba__handle_discard(&contender->candidate.handle);
+        simba__handle_free(&contender->candidate.handle, false);
 }
 
 const char *simba_contender_mutex(const simba_contender *contender)

@@ -168,37 +168,31 @@ static void wait_for_it(simba_locker *locker, simba_local until)
     }
 }
 
-/* Under the lock: the attempt before this one may still be giving back what it got. False: it goes on to. */
-static bool is_through(simba_locker *locker, simba_local until)
-{
-    simba__handle *handle = &locker->candidate.handle;
-    while (handle->running && !locker->cancelled && !simba__local_reached(handle->client->now, until))
-        simba__handle_wait(handle, until);
-    return !handle->running;
-}
-
 /* Under the lock. */
 static int acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, simba_error *err)
 {
-    const simba_client *client = locker->candidate.handle.client;
-    const char *mutex = locker->candidate.handle.watch->mutex;
+    simba__handle *handle = &locker->candidate.handle;
+    const simba_client *client = handle->client;
+    const char *mutex = handle->watch->mutex;
     if (client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "acquire %s: the client is closed", mutex);
     if (locker->held || locker->waiting)
         return simba__fail(err, SIMBA_ESTATE, "acquire %s: this locker already %s it", mutex,
                            locker->held ? "holds" : "waits for");
-    locker->acquire_error.code = 0;
     locker->release_error.code = 0;
     locker->waiting = true;
     locker->cancelled = false;
     locker->reason = SIMBA_REASON_NONE;
-    const simba_local at_once = simba__local_add(client->now, ONCE_MS * SIMBA__NS_PER_MS);
-    if (!is_through(locker, timeout_ms == 0 ? at_once : until)) {
+    /* The attempt before this one may still be giving back what it got. */
+    const simba_local through = timeout_ms == 0 ? simba__local_add(client->now, ONCE_MS * SIMBA__NS_PER_MS) : until;
+    while (handle->running && !locker->cancelled && !simba__local_reached(client->now, through))
+        simba__handle_wait(handle, through);
+    locker->acquire_error.code = 0;
+    if (handle->running) {
         simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE,
                     "acquire %s: the store has not answered yet to the end of the attempt before this one", mutex);
     } else if (!client->closing) {
         locker->candidate.machine.try_once = timeout_ms == 0;
-        locker->acquire_error.code = 0;
         simba__candidate_begin(&locker->candidate);
         wait_for_it(locker, until);
     }
@@ -207,29 +201,6 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, 
 }
 
 static int release(simba_locker *locker, simba_error *err);
-
-/* Under the lock. The rule is asked before the wait, because a run that counts makes the wait pointless; and once more by
- * the holder, because of several who waited only the first may begin. */
-static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_local until, simba_error *err)
-{
-    simba__contention *machine = &locker->candidate.machine;
-    const bool idle = !locker->held && !locker->waiting; /* otherwise acquire says so */
-    int rc = 0;
-    if (idle)
-        machine->min_hold_ns = 0;
-    if (idle && locker->once.per_ms > 0)
-        rc = simba__once_check(&locker->candidate, &locker->once, err);
-    if (rc == 0)
-        rc = acquire(locker, timeout_ms, until, err);
-    if (rc == 0 && locker->once.per_ms > 0) {
-        rc = simba__once_begin(&locker->candidate, &locker->once, err);
-        if (rc < 0)
-            (void)release(locker, NULL);
-    }
-    if (rc == 0)
-        machine->min_hold_ns = locker->min_hold_ms * SIMBA__NS_PER_MS;
-    return rc;
-}
 
 int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
 {
@@ -245,7 +216,22 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
     const simba_local until = timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
                                   ? simba__local_add(client->now, timeout_ms * SIMBA__NS_PER_MS)
                                   : SIMBA__NEVER;
-    rc = acquire_by_rules(locker, timeout_ms, until, err);
+    /* The rule is asked before the wait, because a run that counts makes the wait pointless; and once more by the holder,
+     * because of several who waited only the first may begin. */
+    const bool idle = !locker->held && !locker->waiting; /* otherwise acquire says so */
+    if (idle)
+        locker->candidate.machine.min_hold_ns = 0;
+    if (idle && locker->once.per_ms > 0)
+        rc = simba__once_check(&locker->candidate, &locker->once, err);
+    if (rc == 0)
+        rc = acquire(locker, timeout_ms, until, err);
+    if (rc == 0 && locker->once.per_ms > 0) {
+        rc = simba__once_begin(&locker->candidate, &locker->once, err);
+        if (rc < 0)
+            (void)release(locker, NULL);
+    }
+    if (rc == 0)
+        locker->candidate.machine.min_hold_ns = locker->min_hold_ms * SIMBA__NS_PER_MS;
     simba__unlock(client);
     return rc;
 }
@@ -343,7 +329,7 @@ int simba_locker_cancel(simba_locker *locker)
 void simba_locker_free(simba_locker *locker)
 {
     if (locker)
-        simba__handle_free(&locker->candidate.handle);
+        simba__handle_free(&locker->candidate.handle, true);
 }
 
 void simba_locker_cleanup(simba_locker **locker)

@@ -231,7 +231,7 @@ int simba_observer_stop(simba_observer *observer)
 void simba_observer_free(simba_observer *observer)
 {
     if (observer)
-        simba__handle_free(&observer->handle);
+        simba__handle_free(&observer->handle, true);
 }
 
 const char *simba_observer_mutex(const simba_observer *observer)

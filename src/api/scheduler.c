@@ -46,7 +46,7 @@ static void told(simba__candidate *candidate, const simba__step *step)
         atomic_store(&scheduler->run.stopping, true);
         simba__timers_clear(&client->timers, &scheduler->start_timer);
         if (scheduler->driver)
-            simba__schedule_driver_leave(scheduler->driver);
+            scheduler->driver->leads = false;
         simba__wake(client, &scheduler->run); /* it may be asleep */
     }
     if (actions->acquired || actions->released)
@@ -127,7 +127,7 @@ static int run_callback(simba__handle *handle)
     if (scheduler->acquired || is_due(scheduler))
         simba__candidate_look(&scheduler->candidate);
     if (scheduler->released) {
-        if (scheduler->driver && simba__schedule_driver_busy(scheduler->driver))
+        if (scheduler->driver && scheduler->driver->call.busy)
             return -1; /* the end of the last run is still being recorded */
         scheduler->acquired = false;
         scheduler->released = false;
@@ -151,7 +151,7 @@ static int run_callback(simba__handle *handle)
 static void free_scheduler(simba_scheduler *scheduler)
 {
     if (scheduler->driver)
-        simba__schedule_driver_fini(scheduler->driver);
+        simba__zonefile_free(&scheduler->driver->zone);
     simba__free(scheduler->driver);
     simba__free(scheduler);
 }
@@ -256,7 +256,7 @@ int simba_scheduler_stop(simba_scheduler *scheduler)
 void simba_scheduler_free(simba_scheduler *scheduler)
 {
     if (scheduler)
-        simba__handle_free(&scheduler->candidate.handle);
+        simba__handle_free(&scheduler->candidate.handle, true);
 }
 
 simba_status simba_scheduler_status(const simba_scheduler *scheduler)

@@ -1,11 +1,8 @@
 /* See callbacks.h. */
 #include "client/callbacks.h"
 
-#include <assert.h>
-
+#include "client/handle.h"
 #include "client/log.h"
-#include "client/timers.h"
-#include "client/watches.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -42,54 +39,6 @@ bool simba__callbacks_are_inside_client(const simba_client *client)
     while (frame && frame->handle->client != client)
         frame = frame->outer;
     return frame != NULL;
-}
-
-/* --- references --------------------------------------------------------------------------------------- */
-
-bool simba__handle_is_busy(const simba__handle *handle)
-{
-    return handle->running || handle->callback_state != SIMBA__CALLBACKS_IDLE;
-}
-
-void simba__handle_unref(simba__handle *handle)
-{
-    simba_client *client = handle->client;
-    assert(handle->refs > 0);
-    if (--handle->refs > 0)
-        return;
-    assert(!handle->running && !handle->request);
-    simba__list_remove(&handle->of_client);
-    simba__timers_clear(&client->timers, &handle->timer);
-    simba__timers_unreserve(&client->timers, handle->type->timers + 1);
-    simba__watches_put(&client->watches, handle->watch);
-    client->stats.contenders -= handle->type->contends;
-    simba__list_append(&client->callbacks.dead, &handle->of_callbacks);
-}
-
-void simba__handle_let_orphan_go(simba__handle *handle)
-{
-    if (!handle->orphaned || simba__handle_is_busy(handle))
-        return;
-    handle->orphaned = false;
-    simba__handle_unref(handle);
-}
-
-void simba__handles_take_dead(simba_client *client, simba__list *ret_dead)
-{
-    *ret_dead = (simba__list){0};
-    while (client->callbacks.dead.first)
-        simba__list_append(ret_dead, client->callbacks.dead.first);
-}
-
-void simba__handles_destroy(simba__list *dead)
-{
-    while (dead->first) {
-        simba__handle *handle = SIMBA__OF_ITEM(dead->first, simba__handle, of_callbacks);
-        simba_client *client = handle->client;
-        simba__list_remove(&handle->of_callbacks);
-        handle->type->destroy(handle);
-        simba__client_unref(client);
-    }
 }
 
 /* --- running ---------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ int simba__callbacks_start(simba_client *client, simba_error *err);
 /* Without the lock, after the last callback has run. Also if it was never started. */
 void simba__callbacks_stop(simba_client *client);
 
-/* --- under the lock, as the references --------------------------------------------------------------- */
+/* --- under the lock ------------------------------------------------------------------------------------ */
 
 /* This handle has something to run. */
 void simba__callbacks_add(simba__handle *handle);
@@ -22,17 +22,6 @@ unsigned simba__callbacks_run(simba_client *client);
 bool simba__callbacks_help(simba__handle *handle);
 /* Pass what is queued to the executor. False: there was nothing. */
 bool simba__callbacks_hand_over(simba_client *client);
-
-/* --- references -------------------------------------------------------------------------------------- */
-
-/* Does it run, or does a callback of it? */
-bool simba__handle_is_busy(const simba__handle *handle);
-void simba__handle_unref(simba__handle *handle);
-/* It was freed inside its own callback, and may have stopped since. */
-void simba__handle_let_orphan_go(simba__handle *handle);
-/* The handles that nobody refers to any more, to be destroyed without the lock. */
-void simba__handles_take_dead(simba_client *client, simba__list *ret_dead);
-void simba__handles_destroy(simba__list *dead);
 
 /* --- any thread -------------------------------------------------------------------------------------- */
 

@@ -14,12 +14,9 @@
 
 struct row {
     struct row *next;
+    simba_listing shown; /* its owner is below; its texts and its note are in `texts` */
     simba_owner owner;
-    int64_t now_ms;
-    int64_t waiters;
-    simba_stored_note note; /* its bytes lie behind the names */
-    const char *next_id;    /* behind the mutex; NULL: nobody, or not known */
-    char mutex[];
+    char texts[];
 };
 
 struct finding {
@@ -73,20 +70,16 @@ int simba__calls_listed(simba_host *host, simba_request *request, const simba_li
     struct row *row = simba__malloc(sizeof *row + mutex_size + next_size + told.note_length);
     if (!row)
         return SIMBA_ENOMEM;
+    char *next = row->texts + mutex_size;
     row->owner = *told.owner;
-    row->now_ms = told.now_ms;
-    row->waiters = told.waiters;
-    memcpy(row->mutex, told.mutex, mutex_size);
-    char *behind = row->mutex + mutex_size;
-    row->next_id = NULL;
+    row->shown = told;
+    row->shown.owner = &row->owner;
+    row->shown.mutex = memcpy(row->texts, told.mutex, mutex_size);
     if (told.next) {
-        snprintf(behind, next_size, "%s", told.next); /* one that is longer than an id can be is cut */
-        row->next_id = behind;
+        snprintf(next, next_size, "%s", told.next); /* one that is longer than an id can be is cut */
+        row->shown.next = next;
     }
-    row->note = (simba_stored_note){
-        .size = told.note_length, .token = told.note_token, .written_at_ms = told.note_written_at_ms};
-    if (told.note_length > 0)
-        row->note.bytes = memcpy(behind + next_size, told.note, told.note_length);
+    row->shown.note = told.note_length > 0 ? memcpy(next + next_size, told.note, told.note_length) : NULL;
     row->next = call->rows;
     call->rows = row;
     call->count++;
@@ -169,35 +162,7 @@ static int by_name(const void *a, const void *b)
 {
     const struct row *const *left = a;
     const struct row *const *right = b;
-    return strcmp((*left)->mutex, (*right)->mutex);
-}
-
-static int show_sorted(struct call *call, void (*show)(const simba_listing *listing, void *user), void *user,
-                       simba_error *err)
-{
-    struct row **sorted = simba__calloc(call->count, sizeof(struct row *));
-    if (!sorted)
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    size_t count = 0;
-    for (struct row *row = call->rows; row; row = row->next)
-        sorted[count++] = row;
-    qsort(sorted, count, sizeof *sorted, by_name);
-    for (size_t i = 0; i < count; i++) {
-        const struct row *row = sorted[i];
-        const simba_listing listing = {.size = sizeof listing,
-                                       .mutex = row->mutex,
-                                       .owner = &row->owner,
-                                       .now_ms = row->now_ms,
-                                       .waiters = row->waiters,
-                                       .note = row->note.bytes,
-                                       .note_length = row->note.size,
-                                       .note_token = row->note.token,
-                                       .note_written_at_ms = row->note.written_at_ms,
-                                       .next = row->next_id};
-        show(&listing, user);
-    }
-    simba__free(sorted);
-    return 0;
+    return strcmp((*left)->shown.mutex, (*right)->shown.mutex);
 }
 
 int simba_client_list(simba_client *client, const char *pattern, void (*row)(const simba_listing *listing, void *user),
@@ -207,8 +172,18 @@ int simba_client_list(simba_client *client, const char *pattern, void (*row)(con
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "row" : "client");
     struct call call = {.rows = NULL};
     int rc = ask(&call, client, &(simba_request){.op = SIMBA_OP_LIST, .mutex = pattern}, SIMBA_CAP_LIST, err);
-    if (rc == 0)
-        rc = show_sorted(&call, row, user, err);
+    struct row **sorted = rc == 0 ? simba__calloc(call.count, sizeof(struct row *)) : NULL;
+    if (sorted) {
+        size_t count = 0;
+        for (struct row *found = call.rows; found; found = found->next)
+            sorted[count++] = found;
+        qsort(sorted, count, sizeof *sorted, by_name);
+        for (size_t i = 0; i < count; i++)
+            row(&sorted[i]->shown, user);
+        simba__free(sorted);
+    } else if (rc == 0) {
+        rc = simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    }
     while (call.rows) {
         struct row *next = call.rows->next;
         simba__free(call.rows);

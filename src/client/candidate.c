@@ -34,29 +34,21 @@ static int make_timing(simba__candidate *candidate, const simba_client *client, 
                : simba__timing_check_session(candidate->own_timing, atomic_load(&client->session_ms), err);
 }
 
-static int make_id(simba__candidate *candidate, const char *id, simba_error *err)
-{
-    const int rc = id ? simba__check_id(id, err) : 0;
-    if (rc < 0)
-        return rc;
-    if (id)
-        strcpy(candidate->id, id);
-    else
-        simba_id_host(candidate->id);
-    return 0;
-}
-
 int simba__candidate_init(simba__candidate *candidate, const simba__candidate_type *type, simba_client *client,
                           const char *mutex, const char *id, const simba_timing *timing, simba_error *err)
 {
     int rc = simba__client_forked(client, err);
     if (rc == 0)
         rc = simba__client_check_mutex(client, mutex, err);
-    if (rc == 0)
-        rc = make_id(candidate, id, err);
+    if (rc == 0 && id)
+        rc = simba__check_id(id, err);
     if (rc == 0)
         rc = make_timing(candidate, client, timing, err);
     if (rc == 0) {
+        if (id)
+            strcpy(candidate->id, id);
+        else
+            simba_id_host(candidate->id);
         simba__lock(client);
         rc = simba__handle_init(&candidate->handle, &type->handle, client, mutex, err);
         simba__contention_init(&candidate->machine, candidate->own_timing ? candidate->own_timing : &client->timing,
@@ -74,11 +66,6 @@ void simba__candidate_fini(simba__candidate *candidate)
 }
 
 /* --- stepping --------------------------------------------------------------------------------------- */
-
-static const simba__candidate_type *type_of(const simba__candidate *candidate)
-{
-    return (const simba__candidate_type *)(const void *)candidate->handle.type;
-}
 
 /* What may be read without the lock; `valid_until_ns` comes last, so whoever sees it sees the rest. */
 static void publish(simba__candidate *candidate)
@@ -114,6 +101,7 @@ static void look_at_owner(simba__candidate *candidate, const simba__event *event
 void simba__candidate_step(simba__handle *handle, simba__event *event)
 {
     simba__candidate *candidate = (simba__candidate *)(void *)handle;
+    const simba__candidate_type *type = (const simba__candidate_type *)(const void *)handle->type;
     simba_client *client = handle->client;
     simba__contention *machine = &candidate->machine;
     simba__actions actions = {0};
@@ -128,10 +116,10 @@ void simba__candidate_step(simba__handle *handle, simba__event *event)
     simba__handle_act(handle, &actions, candidate->id, machine->timing);
     simba__handle_want(handle, !actions.done && (candidate->hears_notes ||
                                                  simba__contention_wants_news(machine, client->backend->caps)));
-    type_of(candidate)->told(candidate, &step);
+    type->told(candidate, &step);
     if (actions.done)
         simba__handle_stopped(handle);
-    if (actions.released && type_of(candidate)->acks_at_once)
+    if (actions.released && type->acks_at_once)
         simba__candidate_ack(candidate);
     if (actions.withdraw && handle->request)
         simba__window_withdraw(&client->window, handle->request); /* the last, because it may lead to the next step */

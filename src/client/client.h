@@ -211,11 +211,9 @@ int simba__host_init(simba_client *client);
 
 /* --- loop.c ------------------------------------------------------------------------------------------ */
 
-int simba__loop_init(simba_client *client);
 /* Start the client's own thread. SIMBA_ESYSTEM. */
 int simba__loop_start(simba_client *client, simba_error *err);
 void simba__loop_stop(simba_client *client);
-void simba__loop_fini(simba_client *client);
 
 /* Take the lock, and release it. Before it is released, the store gets what it is to get and callbacks go to the executor. */
 void simba__lock(simba_client *client);

@@ -44,42 +44,30 @@ static void on_reply(simba__request *request, const simba_error *error)
 
 /* --- what machines ask for -------------------------------------------------------------------------- */
 
-/* The machine hears of it by the timer, at once: it has just been told that the request is under way. */
-static void fail_to_ask(simba__handle *handle, const simba_request *wanted)
-{
-    simba_client *client = handle->client;
-    simba_error cause;
-    simba__fail(&cause, SIMBA_ENOMEM, "out of memory");
-    simba__log_failure(client, wanted, &cause);
-    simba__count_error(&client->stats, SIMBA_ENOMEM);
-    handle->unasked = true;
-}
-
-static void ask(simba__handle *handle, const simba__actions *actions, const char *id, const simba__timing *timing)
-{
-    simba_client *client = handle->client;
-    simba_request wanted;
-    wanted = (simba_request){.mutex = handle->watch->mutex, .id = id};
-    simba__actions_request(actions, timing, &wanted);
-    simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
-    handle->generation = actions->generation;
-    handle->request = request;
-    if (!request) {
-        fail_to_ask(handle, &wanted);
-        return;
-    }
-    request->latest = actions->latest;
-    request->done = on_reply;
-    request->of = handle;
-    simba__window_add(&client->window, request, client->now);
-}
-
 void simba__handle_act(simba__handle *handle, const simba__actions *actions, const char *id,
                        const simba__timing *timing)
 {
     simba_client *client = handle->client;
-    if (actions->submit)
-        ask(handle, actions, id, timing);
+    if (actions->submit) {
+        simba_request wanted = {.mutex = handle->watch->mutex, .id = id};
+        simba__actions_request(actions, timing, &wanted);
+        simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
+        handle->generation = actions->generation;
+        handle->request = request;
+        if (request) {
+            request->latest = actions->latest;
+            request->done = on_reply;
+            request->of = handle;
+            simba__window_add(&client->window, request, client->now);
+        } else {
+            /* The machine hears of it by the timer, at once: it has just been told that the request is under way. */
+            simba_error cause;
+            simba__fail(&cause, SIMBA_ENOMEM, "out of memory");
+            simba__log_failure(client, &wanted, &cause);
+            simba__count_error(&client->stats, SIMBA_ENOMEM);
+            handle->unasked = true;
+        }
+    }
     simba__timers_set(&client->timers, &handle->timer, handle->unasked ? client->now : actions->timer);
     simba__watches_retry(&client->watches, handle->watch);
 }
@@ -115,6 +103,34 @@ int simba__handle_init(simba__handle *handle, const simba__handle_type *type, si
     client->stats.contenders += type->contends;
     atomic_fetch_add(&client->refs, 1);
     return 0;
+}
+
+bool simba__handle_is_busy(const simba__handle *handle)
+{
+    return handle->running || handle->callback_state != SIMBA__CALLBACKS_IDLE;
+}
+
+void simba__handle_unref(simba__handle *handle)
+{
+    simba_client *client = handle->client;
+    assert(handle->refs > 0);
+    if (--handle->refs > 0)
+        return;
+    assert(!handle->running && !handle->request);
+    simba__list_remove(&handle->of_client);
+    simba__timers_clear(&client->timers, &handle->timer);
+    simba__timers_unreserve(&client->timers, handle->type->timers + 1);
+    simba__watches_put(&client->watches, handle->watch);
+    client->stats.contenders -= handle->type->contends;
+    simba__list_append(&client->callbacks.dead, &handle->of_callbacks);
+}
+
+void simba__handle_let_orphan_go(simba__handle *handle)
+{
+    if (!handle->orphaned || simba__handle_is_busy(handle))
+        return;
+    handle->orphaned = false;
+    simba__handle_unref(handle);
 }
 
 void simba__handle_started(simba__handle *handle)
@@ -162,25 +178,15 @@ void simba__handle_stop(simba__handle *handle)
         simba__handle_wait(handle, SIMBA__NEVER);
 }
 
-void simba__handle_free(simba__handle *handle)
+void simba__handle_free(simba__handle *handle, bool wait)
 {
     simba_client *client = handle->client;
     if (simba__lock_checked(client, false, NULL) < 0)
         return; /* the lock belongs to the parent, and may be held for ever here */
-    simba__handle_stop(handle);
-    if (simba__callbacks_are_inside(handle))
-        handle->orphaned = true;
+    if (wait)
+        simba__handle_stop(handle);
     else
-        simba__handle_unref(handle);
-    simba__unlock(client);
-}
-
-void simba__handle_discard(simba__handle *handle)
-{
-    simba_client *client = handle->client;
-    if (simba__lock_checked(client, false, NULL) < 0)
-        return;
-    simba__handle_send_stop(handle);
+        simba__handle_send_stop(handle);
     if (simba__handle_is_busy(handle))
         handle->orphaned = true;
     else

@@ -9,6 +9,11 @@
  * reference; after a failure the caller frees it. Under the lock, as everything up to the next heading. */
 int simba__handle_init(simba__handle *handle, const simba__handle_type *type, simba_client *client, const char *mutex,
                        simba_error *err);
+/* Does it run, or does a callback of it? */
+bool simba__handle_is_busy(const simba__handle *handle);
+void simba__handle_unref(simba__handle *handle);
+/* It was freed inside its own callback, and may have stopped since. */
+void simba__handle_let_orphan_go(simba__handle *handle);
 void simba__handle_started(simba__handle *handle);
 void simba__handle_stopped(simba__handle *handle);
 /* Carry out what every machine asks for: a request, and the timer. If there is no memory for the request, it fails. `id` and
@@ -26,9 +31,8 @@ void simba__handle_wait(simba__handle *handle, simba_local until);
 
 /* --- without the lock -------------------------------------------------------------------------------- */
 
-/* Stop it and drop the application's reference; inside its own callback, later. */
-void simba__handle_free(simba__handle *handle);
-/* The same, without waiting. */
-void simba__handle_discard(simba__handle *handle);
+/* Stop it and drop the application's reference. It is freed as soon as it has stopped; `wait` for that, but not inside its own
+ * callback. */
+void simba__handle_free(simba__handle *handle, bool wait);
 
 #endif

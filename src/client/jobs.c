@@ -9,21 +9,15 @@
 /* A thread of the application has a time limit, or can be cancelled, and cannot leave a job before it is done. */
 #define HELP_NS (5 * SIMBA__NS_PER_MS)
 
-static simba_job *take(simba__jobs *jobs, simba_job **link)
+/* NULL: there is none. */
+static simba_job *take_first(simba__jobs *jobs)
 {
-    simba_job *job = *link;
-    *link = job->next;
-    if (!*link)
-        jobs->last = link;
-    return job;
-}
-
-static void put_first(simba__jobs *jobs, simba_job *job)
-{
-    job->next = jobs->first;
+    simba_job *job = jobs->first;
+    if (job)
+        jobs->first = job->next;
     if (!jobs->first)
-        jobs->last = &job->next;
-    jobs->first = job;
+        jobs->last = &jobs->first;
+    return job;
 }
 
 void simba__jobs_add(simba__jobs *jobs, simba_job *job)
@@ -43,7 +37,7 @@ void simba__jobs_announce(simba_client *client)
 bool simba__jobs_help(simba_client *client)
 {
     simba__jobs *jobs = &client->jobs;
-    simba_job *job = jobs->unannounced > 0 && jobs->first ? take(jobs, &jobs->first) : NULL;
+    simba_job *job = jobs->unannounced > 0 ? take_first(jobs) : NULL;
     if (!job)
         return false;
     jobs->unannounced--;
@@ -54,7 +48,10 @@ bool simba__jobs_help(simba_client *client)
     if (done) {
         job->done(job);
     } else {
-        put_first(jobs, job);
+        job->next = jobs->first;
+        if (!jobs->first)
+            jobs->last = &job->next;
+        jobs->first = job;
         jobs->unannounced++;
         simba__jobs_announce(client);
     }
@@ -67,7 +64,7 @@ static void *run(void *arg)
     simba__jobs *jobs = &client->jobs;
     simba__lock(client);
     while (!jobs->quit) {
-        simba_job *job = jobs->first ? take(jobs, &jobs->first) : NULL;
+        simba_job *job = take_first(jobs);
         if (!job) {
             simba__sleep(client, jobs, SIMBA__NEVER);
             continue;

@@ -233,14 +233,6 @@ static void say_of(const simba__candidate *candidate, notice what)
     say(&candidate->handle.client->options, what, &known);
 }
 
-static void say_end(const simba__candidate *candidate, simba_reason reason, simba_local now)
-{
-    const bool asked_for = reason == SIMBA_REASON_STOPPED || reason == SIMBA_REASON_HOLD_LIMIT;
-    facts known = facts_of(candidate, now);
-    known.reason = simba_reason_name(reason);
-    say(&candidate->handle.client->options, asked_for ? RELEASED : LOST, &known);
-}
-
 /* Log which owner it waits for: at first, and when the owner changes. A push during a request may be news of our own grant; the
  * answer decides. */
 static void say_owner(simba__candidate *candidate, const simba__actions *actions, simba_local now)
@@ -286,8 +278,12 @@ void simba__log_step(simba__candidate *candidate, const simba__step *step)
         candidate->said = (simba__said){false, false};
     if (event->kind == SIMBA__EV_START)
         say_of(candidate, CONTENDS);
-    if (actions->released)
-        say_end(candidate, actions->reason, event->now);
+    if (actions->released) {
+        const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
+        facts known = facts_of(candidate, event->now);
+        known.reason = simba_reason_name(actions->reason);
+        say(to, asked_for ? RELEASED : LOST, &known);
+    }
     if (actions->acquired)
         say_of(candidate, ACQUIRED);
     else if (event->kind == SIMBA__EV_REPLY && !step->machine->timing->session)
@@ -302,20 +298,17 @@ void simba__log_step(simba__candidate *candidate, const simba__step *step)
 
 /* --- the store ------------------------------------------------------------------------------------------ */
 
-/* A store that chooses among servers names the one; otherwise the hosts or the file of the URL name it. */
-static const char *server_of(const simba_client *client)
-{
-    const char *server = client->backend->server ? client->backend->server(client->store) : "";
-    const char *authority = simba_url_authority(client->url);
-    return server[0] ? server : authority[0] ? authority : simba_url_path(client->url);
-}
-
 void simba__log_answer(simba_client *client)
 {
     const bool answers = client->store_state == SIMBA__STORE_ANSWERS;
     if (answers && !client->backend->server)
         return; /* a store with a single server has nothing new to say once it answers */
-    const char *server = server_of(client);
+    /* A store that chooses among servers names the one; otherwise the hosts or the file of the URL name it. */
+    const char *server = client->backend->server ? client->backend->server(client->store) : "";
+    if (!server[0])
+        server = simba_url_authority(client->url);
+    if (!server[0])
+        server = simba_url_path(client->url);
     const size_t compared = sizeof client->said_server - 1;
     if (answers && strncmp(client->said_server, server, compared) == 0)
         return;
@@ -326,30 +319,26 @@ void simba__log_answer(simba_client *client)
         &(facts){.store = simba_url_shown(client->url), .server = server});
 }
 
-/* Log a cause when it is new: it differs from the last one, or something was granted or renewed in between. Every contender finds
- * it out, again and again while it lasts. */
-static simba_log_level level_of(simba_client *client, const simba_error *cause)
-{
-    enum { SAME_CAUSE_MS = 60000 };
-    const uint64_t successes = client->stats.grants + client->stats.renewals;
-    if (strcmp(client->last_cause.text, cause->text) == 0 && successes == client->last_cause_successes &&
-        client->now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
-        return SIMBA_LOG_DEBUG;
-    client->last_cause = *cause;
-    client->last_cause_at = client->now;
-    client->last_cause_successes = successes;
-    return SIMBA_LOG_WARN;
-}
-
 simba_error simba__log_failure(simba_client *client, const simba_request *request, const simba_error *cause)
 {
+    enum { SAME_CAUSE_MS = 60000 };
     const bool away = cause->code == SIMBA_EUNAVAILABLE || cause->code == SIMBA_ETIMEDOUT;
     simba_error whole = *cause;
     simba__wrap(&whole, cause->code, "%s%s%s", simba__op_name(request->op), request->mutex ? " " : "",
                 request->mutex ? request->mutex : "");
     if (away && client->store_state == SIMBA__STORE_ANSWERS)
         client->store_state = SIMBA__STORE_FAILS;
-    say_at(&client->options, level_of(client, cause), STORE_FAILED, whole.text,
+    /* A cause is new if it differs from the last one, or something was granted or renewed in between. Every contender finds it
+     * out, again and again while it lasts. */
+    const uint64_t successes = client->stats.grants + client->stats.renewals;
+    const bool known = strcmp(client->last_cause.text, cause->text) == 0 && successes == client->last_cause_successes &&
+                       client->now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS;
+    if (!known) {
+        client->last_cause = *cause;
+        client->last_cause_at = client->now;
+        client->last_cause_successes = successes;
+    }
+    say_at(&client->options, known ? SIMBA_LOG_DEBUG : SIMBA_LOG_WARN, STORE_FAILED, whole.text,
            &(facts){.mutex = request->mutex,
                     .request = simba__op_name(request->op),
                     .error = simba_error_name(cause->code),

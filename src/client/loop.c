@@ -27,11 +27,6 @@ typedef struct waiter {
     bool may_poll;
 } waiter;
 
-static waiter *of_item(simba__list_item *item)
-{
-    return SIMBA__OF_ITEM(item, waiter, item);
-}
-
 /* --- before the lock is released -------------------------------------------------------------------- */
 
 /* Have the store do what there is to do, until nothing is left: an answer may lead to a request, which a store in this process
@@ -56,28 +51,22 @@ static bool settle(simba_client *client)
     return any;
 }
 
-/* Nobody polls, and the application's loop may stand still: a thread that waits in a call has to. */
-static void find_poller(simba_client *client)
-{
-    if (client->polled || client->options.dispatch != SIMBA_DISPATCH_FD)
-        return;
-    for (simba__list_item *item = client->waiters.first; item; item = item->next) {
-        if (of_item(item)->may_poll) {
-            simba__list_append(&client->woken, item);
-            return;
-        }
-    }
-}
-
 static void prepare_to_release(simba_client *client)
 {
     settle(client);
     if (!simba__reactor_arm(&client->reactor, simba__timers_earliest(&client->timers)))
         simba__log(&client->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     simba__jobs_announce(client);
-    find_poller(client);
+    if (!client->polled && client->options.dispatch == SIMBA_DISPATCH_FD) {
+        /* The application's loop may stand still: a thread that waits in a call has to poll. */
+        simba__list_item *item = client->waiters.first;
+        while (item && !SIMBA__OF_ITEM(item, waiter, item)->may_poll)
+            item = item->next;
+        if (item)
+            simba__list_append(&client->woken, item);
+    }
     while (client->woken.first) {
-        waiter *woken = of_item(client->woken.first);
+        waiter *woken = SIMBA__OF_ITEM(client->woken.first, waiter, item);
         simba__list_remove(&woken->item);
         pthread_cond_signal(&woken->cond);
     }
@@ -148,10 +137,16 @@ void simba__unlock(simba_client *client)
         atomic_fetch_add(&client->refs, 1);
         simba__callbacks_hand_over(client);
     }
-    simba__list dead;
-    simba__handles_take_dead(client, &dead);
+    simba__list dead = {0};
+    while (client->callbacks.dead.first)
+        simba__list_append(&dead, client->callbacks.dead.first);
     simba__pause(client);
-    simba__handles_destroy(&dead); /* without the lock: the application may be told */
+    while (dead.first) { /* without the lock: the application may be told */
+        simba__handle *handle = SIMBA__OF_ITEM(dead.first, simba__handle, of_callbacks);
+        simba__list_remove(&handle->of_callbacks);
+        handle->type->destroy(handle);
+        simba__client_unref(client);
+    }
     if (hands_over)
         simba__client_unref(client);
 }
@@ -164,29 +159,24 @@ static bool is_meant(const simba_client *client, const void *waits_for, const vo
     return waits_for && (waits_for == awaits || (client->closing && waits_for == client));
 }
 
-/* Not all: whoever closes the client is woken too, and does not count, since it may have no use for what is offered to one. */
-static void wake(simba_client *client, const void *awaits, bool all)
+void simba__wake(simba_client *client, const void *awaits)
 {
     for (simba__list_item *item = client->waiters.first, *next; item; item = next) {
         next = item->next;
-        if (!is_meant(client, of_item(item)->awaits, awaits))
-            continue;
-        simba__list_append(&client->woken, item);
-        if (!all && of_item(item)->awaits == awaits)
-            return;
+        if (is_meant(client, SIMBA__OF_ITEM(item, waiter, item)->awaits, awaits))
+            simba__list_append(&client->woken, item);
     }
-}
-
-void simba__wake(simba_client *client, const void *awaits)
-{
-    wake(client, awaits, true);
     if (is_meant(client, client->polled_for, awaits))
         simba__bell_ring(client->reactor.bell);
 }
 
 void simba__wake_one(simba_client *client, const void *awaits)
 {
-    wake(client, awaits, false);
+    simba__list_item *item = client->waiters.first;
+    while (item && SIMBA__OF_ITEM(item, waiter, item)->awaits != awaits)
+        item = item->next;
+    if (item)
+        simba__list_append(&client->woken, item);
 }
 
 void simba__loop_wake(simba_client *client)
@@ -214,10 +204,13 @@ static void look_for_suspend(simba_client *client)
         simba__list_append(&client->woken, client->waiters.first);
 }
 
-/* So many at a time: answers have to be read in between, and the lock is wanted by others. */
-static void run_timers(simba_client *client)
+/* Descriptors come first: a process that was stopped for a while must not call an answer overdue that has arrived. Then so many
+ * timers at a time: answers have to be read in between, and the lock is wanted by others. */
+static void handle_events(simba_client *client)
 {
     enum { MOST = 1000 };
+    if (!simba__reactor_take(&client->reactor))
+        return;
     look_for_suspend(client);
     for (int i = 0; i < MOST; i++) {
         simba_timer *timer = simba__timers_pop(&client->timers, client->now);
@@ -230,37 +223,6 @@ static void run_timers(simba_client *client)
     }
 }
 
-/* Descriptors come first: a process that was stopped for a while must not call an answer overdue that has arrived. */
-static void take(simba_client *client)
-{
-    if (simba__reactor_take(&client->reactor))
-        run_timers(client);
-}
-
-/* Rounded up: a thread that wakes early would have to wait again. */
-static int timeout_ms(simba_local until)
-{
-    if (until.ns == INT64_MAX)
-        return -1;
-    const int64_t left_ns = until.ns - simba__clock_boot().ns;
-    const int64_t left_ms = (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
-    return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
-}
-
-static void poll_once(simba_client *client, const void *awaits, simba_local until)
-{
-    client->polled = true;
-    client->polled_for = awaits;
-    simba__pause(client);
-    simba__reactor_wait(&client->reactor, timeout_ms(until));
-    lock_as_poller(client);
-    client->polled = false;
-    client->polled_for = NULL;
-    if (client->closing)
-        simba__wake(client, client);
-    take(client);
-}
-
 static void *run_loop(void *arg)
 {
     simba_client *client = arg;
@@ -269,7 +231,7 @@ static void *run_loop(void *arg)
         simba__unlock(client);
         simba__reactor_wait(&client->reactor, -1);
         lock_as_poller(client);
-        take(client);
+        handle_events(client);
     }
     simba__unlock(client);
     return NULL;
@@ -291,7 +253,7 @@ int simba_client_dispatch(simba_client *client)
     simba__lock(client);
     if (!client->callbacks.queued.first)
         simba__bell_hush(client->reactor.loop_bell); /* the store's wish is seen to below */
-    take(client);
+    handle_events(client);
     settle(client);
     const unsigned ran = simba__callbacks_run(client);
     simba__unlock(client);
@@ -299,6 +261,16 @@ int simba_client_dispatch(simba_client *client)
 }
 
 /* --- waiting ---------------------------------------------------------------------------------------- */
+
+/* Rounded up: a thread that wakes early would have to wait again. */
+static int timeout_ms(simba_local until)
+{
+    if (until.ns == INT64_MAX)
+        return -1;
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t left_ms = (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
+    return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
 
 /* The kernel does not know the boot-time clock here. The other clock only decides how long to sleep. */
 static struct timespec on_monotonic(simba_local until)
@@ -333,28 +305,23 @@ void simba__sleep(simba_client *client, const void *awaits, simba_local until)
 
 void simba__wait(simba_client *client, const void *awaits, simba_local until)
 {
-    if (settle(client) || simba__callbacks_hand_over(client))
+    if (settle(client) || simba__callbacks_hand_over(client) || simba__jobs_help(client))
         return; /* what it waits for may have happened in here */
-    if (simba__jobs_help(client))
-        return;
-    if (client->polled)
+    if (client->polled) {
         sleep_until(client, awaits, until, true);
-    else
-        poll_once(client, awaits, until);
+        return;
+    }
+    client->polled = true;
+    client->polled_for = awaits;
+    simba__pause(client);
+    simba__reactor_wait(&client->reactor, timeout_ms(until));
+    lock_as_poller(client);
+    client->polled = false;
+    client->polled_for = NULL; /* from now on nobody polls: whoever releases the lock next wakes another */
+    handle_events(client);
 }
 
 /* --- beginning and end ------------------------------------------------------------------------------ */
-
-int simba__loop_init(simba_client *client)
-{
-    client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
-    if (pthread_mutex_init(&client->lock, NULL) != 0)
-        return SIMBA_ESYSTEM;
-    if (pthread_mutex_init(&client->door, NULL) == 0)
-        return 0;
-    pthread_mutex_destroy(&client->lock);
-    return SIMBA_ESYSTEM;
-}
 
 int simba__loop_start(simba_client *client, simba_error *err)
 {
@@ -374,11 +341,4 @@ void simba__loop_stop(simba_client *client)
     simba__bell_ring(client->reactor.bell);
     pthread_join(client->loop, NULL);
     client->looped = false;
-}
-
-void simba__loop_fini(simba_client *client)
-{
-    simba__timers_fini(&client->timers);
-    pthread_mutex_destroy(&client->door);
-    pthread_mutex_destroy(&client->lock);
 }

@@ -28,27 +28,22 @@ int simba__notes_read(simba_host *host, simba_request *request, const simba_stor
 
 /* --- calls ------------------------------------------------------------------------------------------- */
 
-/* Turn the store's answer into the program's. */
-static int judge(simba__note_call *call, const simba_request *request, const simba_error *error)
-{
-    const simba_reply *reply = &request->reply;
-    if (error) {
-        call->err = *error;
-        return reply->status;
-    }
-    call->note.now_ms = reply->now_ms;
-    if (!call->writer || reply->outcome == SIMBA_MINE)
-        return 0;
-    return simba__fail(&call->err, SIMBA_ELOST, "write note %s: %s", request->mutex,
-                       reply->outcome == SIMBA_REVOKED ? "leadership was revoked before" : "leadership ended before");
-}
-
 static void answered(simba__request *request, const simba_error *error)
 {
     simba__note_call *call = request->of;
     simba_client *client = call->client;
+    const simba_reply *reply = &request->shown.reply;
     call->busy = false;
-    call->rc = judge(call, &request->shown, error);
+    call->rc = 0;
+    if (error) {
+        call->err = *error;
+        call->rc = reply->status;
+    } else {
+        call->note.now_ms = reply->now_ms;
+        if (call->writer && reply->outcome != SIMBA_MINE)
+            call->rc = simba__fail(&call->err, SIMBA_ELOST, "write note %s: leadership %s before", request->shown.mutex,
+                                   reply->outcome == SIMBA_REVOKED ? "was revoked" : "ended");
+    }
     if (call->writer) {
         call->writer->writes_note = false;
         simba__wake(client, &call->writer->writes_note);
@@ -154,26 +149,23 @@ static int write_note(simba__candidate *candidate, uint64_t token, const void *b
     return rc;
 }
 
-static int read_note(simba_client *client, const char *mutex, simba_error *err, simba_note *ret_note)
+int simba_client_note(simba_client *client, const char *mutex, simba_error *err, simba_note *ret_note)
 {
     simba__note_call call = {.busy = false};
+    if (!client || !ret_note)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_note" : "client");
+    int rc = simba__client_check_mutex(client, mutex, err);
+    if (rc < 0)
+        return rc;
     if (!simba__sized_possible(ret_note))
         return simba__fail(err, SIMBA_EINVAL,
                            "simba_note.size is %zu, which cannot be: initialise with its _INIT macro", ret_note->size);
-    int rc = simba__lock_checked(client, false, err);
+    rc = simba__lock_checked(client, false, err);
     if (rc < 0)
         return rc;
     rc = simba__note_finish(client, &call, simba__note_read(&call, client, mutex), err);
     simba__unlock(client);
     return rc < 0 ? rc : simba__sized_tell(ret_note, &call.note);
-}
-
-int simba_client_note(simba_client *client, const char *mutex, simba_error *err, simba_note *ret_note)
-{
-    if (!client || !ret_note)
-        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_note" : "client");
-    const int rc = simba__client_check_mutex(client, mutex, err);
-    return rc < 0 ? rc : read_note(client, mutex, err, ret_note);
 }
 
 /* --- the note of the work ---------------------------------------------------------------------------- */
@@ -182,7 +174,7 @@ int simba_client_note(simba_client *client, const char *mutex, simba_error *err,
 static int read_with_record(simba__candidate *candidate, simba_error *err, simba_note *ret_note)
 {
     simba__record record;
-    const int rc = read_note(candidate->handle.client, candidate->handle.watch->mutex, err, ret_note);
+    const int rc = simba_client_note(candidate->handle.client, candidate->handle.watch->mutex, err, ret_note);
     return rc < 0 ? rc : simba__record_read(ret_note->bytes, ret_note->length, err, &record);
 }
 

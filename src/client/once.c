@@ -51,25 +51,19 @@ static int write_record(simba__candidate *candidate, simba__note_call *call, int
                               err);
 }
 
-static int too_soon(const simba__candidate *candidate, const simba__once *rule, const simba__record *record,
-                    int64_t now_ms, simba_error *err)
-{
-    char end[40] = "";
-    if (record->state == SIMBA__RUN_ENDED)
-        snprintf(end, sizeof end, record->result == 0 ? " and succeeded" : " and failed (%d)", record->result);
-    return simba__fail(err, SIMBA_ETOOSOON, "%s was begun %.1f s ago%s; it may begin once in %.1f s",
-                       mutex_of(candidate), (double)simba__sat_sub(now_ms, record->begun_ms) / 1e3, end,
-                       (double)rule->per_ms / 1e3);
-}
-
-/* Returns how many bytes of the note belong to the record. */
+/* May it begin? Returns how many bytes of the note belong to the record. */
 static int look(simba__candidate *candidate, const simba__once *rule, simba__note_call *call, simba__record *ret_record,
                 simba_error *err)
 {
+    char end[40] = "";
     const int size = read_record(candidate, call, ret_record, err);
     if (size < 0 || simba__once_may_begin(rule, ret_record, call->note.now_ms))
         return size;
-    return too_soon(candidate, rule, ret_record, call->note.now_ms, err);
+    if (ret_record->state == SIMBA__RUN_ENDED)
+        snprintf(end, sizeof end, ret_record->result == 0 ? " and succeeded" : " and failed (%d)", ret_record->result);
+    return simba__fail(err, SIMBA_ETOOSOON, "%s was begun %.1f s ago%s; it may begin once in %.1f s",
+                       mutex_of(candidate), (double)simba__sat_sub(call->note.now_ms, ret_record->begun_ms) / 1e3, end,
+                       (double)rule->per_ms / 1e3);
 }
 
 int simba__once_check(simba__candidate *candidate, const simba__once *rule, simba_error *err)

@@ -11,6 +11,7 @@
 #include "client/handle.h"
 #include "client/jobs.h"
 #include "client/watches.h"
+#include "util/clock.h"
 #include "util/descriptors.h"
 #include "util/error.h"
 #include "util/folders.h"
@@ -54,17 +55,6 @@ int simba__client_check_mutex(const simba_client *client, const char *mutex, sim
 static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
 
 /* The program's settings override the URL's, and these the defaults; program and URL may not disagree. */
-static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
-{
-    if (from_url == SIMBA_INHERIT)
-        return 0;
-    if (*from_options != SIMBA_INHERIT && *from_options != from_url)
-        return simba__fail(err, SIMBA_EURL, "%s is %lld ms in the URL and %lld ms in the client's options", key,
-                           (long long)from_url, (long long)*from_options);
-    *from_options = from_url;
-    return 0;
-}
-
 static int resolve_timing(simba_client *client, simba_error *err)
 {
     simba_timing *ms = &client->options.timing;
@@ -74,11 +64,14 @@ static int resolve_timing(simba_client *client, simba_error *err)
     const bool session = client->backend->caps & SIMBA_CAP_SESSION;
     for (size_t i = 0; common_keys[i]; i++) {
         int64_t from_url = SIMBA_INHERIT;
-        int rc = simba__url_duration(client->url, common_keys[i], &from_url, err);
-        if (rc == 0)
-            rc = merge(common_keys[i], from_url, fields[i], err);
+        const int rc = simba__url_duration(client->url, common_keys[i], &from_url, err);
         if (rc < 0)
             return rc;
+        if (from_url != SIMBA_INHERIT && *fields[i] != SIMBA_INHERIT && *fields[i] != from_url)
+            return simba__fail(err, SIMBA_EURL, "%s is %lld ms in the URL and %lld ms in the client's options",
+                               common_keys[i], (long long)from_url, (long long)*fields[i]);
+        if (from_url != SIMBA_INHERIT)
+            *fields[i] = from_url;
         if (session && i < 2 && *fields[i] != SIMBA_INHERIT)
             return simba__fail(err, SIMBA_EURL, "%s does not apply to %s://, whose leases are sessions", common_keys[i],
                                simba_url_scheme(client->url));
@@ -113,15 +106,6 @@ static int check_options(const simba_client_options *options, simba_error *err)
     return 0;
 }
 
-static int folders_failed(const char *path, int number, simba_error *err)
-{
-    char text[128];
-    const bool refused = number == EACCES || number == EPERM || number == EROFS;
-    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_ESYSTEM,
-                       "the folders of the embedded store, %s, cannot be made: %s", path,
-                       strerror_r(number, text, sizeof text));
-}
-
 /* This user's embedded store. */
 static int default_url(char *out, size_t size, simba_error *err)
 {
@@ -142,7 +126,13 @@ static int default_url(char *out, size_t size, simba_error *err)
     if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
         return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
     const int number = simba__folders_make(path);
-    return number == 0 ? 0 : folders_failed(path, number, err);
+    if (number == 0)
+        return 0;
+    char text[128];
+    const bool refused = number == EACCES || number == EPERM || number == EROFS;
+    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_ESYSTEM,
+                       "the folders of the embedded store, %s, cannot be made: %s", path,
+                       strerror_r(number, text, sizeof text));
 }
 
 static int parse_url(simba_client *client, const char *text, simba_error *err)
@@ -170,13 +160,14 @@ static int parse_url(simba_client *client, const char *text, simba_error *err)
 static simba_client *make(const simba_client_options *options)
 {
     simba_client *client = simba__calloc(1, sizeof *client);
-    if (!client || simba__loop_init(client) < 0) {
+    if (!client || pthread_mutex_init(&client->lock, NULL) != 0 || pthread_mutex_init(&client->door, NULL) != 0) {
         simba__free(client);
         return NULL;
     }
     pthread_once(&fork_once, watch_forks);
     client->options = *options;
     client->stats.size = sizeof client->stats;
+    client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
     client->fork_generation = atomic_load(&fork_generation);
     client->store_closed = true;
     atomic_init(&client->refs, 1);
@@ -188,7 +179,9 @@ void simba__client_unref(simba_client *client)
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
     simba__watches_fini(&client->watches);
-    simba__loop_fini(client);
+    simba__timers_fini(&client->timers);
+    pthread_mutex_destroy(&client->door);
+    pthread_mutex_destroy(&client->lock);
     simba_url_free(client->url);
     simba__free(client);
 }
@@ -217,18 +210,6 @@ static int open_store(simba_client *client, const char *url, simba_error *err)
         return rc;
     atomic_store(&client->session_ms, client->backend->session_ms(client->store));
     return simba__timing_check_session(&client->timing, atomic_load(&client->session_ms), err);
-}
-
-/* The store is open, and has to be closed before anything else is freed. */
-static int start_threads(simba_client *client, simba_error *err)
-{
-    client->store_closed = false;
-    int rc = simba__jobs_start(client, client->host.workers, err);
-    if (rc == 0)
-        rc = simba__callbacks_start(client, err);
-    if (rc == 0 && client->options.dispatch != SIMBA_DISPATCH_FD)
-        rc = simba__loop_start(client, err);
-    return rc;
 }
 
 static void close_store(simba_client *client)
@@ -270,7 +251,12 @@ int simba_client_open(const char *url, const simba_client_options *options, simb
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     rc = open_store(client, url, err);
     if (rc == 0) {
-        rc = start_threads(client, err);
+        client->store_closed = false; /* from here on it has to be closed before anything else is freed */
+        rc = simba__jobs_start(client, client->host.workers, err);
+        if (rc == 0)
+            rc = simba__callbacks_start(client, err);
+        if (rc == 0 && client->options.dispatch != SIMBA_DISPATCH_FD)
+            rc = simba__loop_start(client, err);
         if (rc < 0)
             close_store(client);
     }

@@ -111,11 +111,6 @@ int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_sche
     return 0;
 }
 
-void simba__schedule_driver_fini(simba__schedule_driver *driver)
-{
-    simba__zonefile_free(&driver->zone);
-}
-
 /* --- the store's time ------------------------------------------------------------------------------- */
 
 static int64_t now_ms(const simba__schedule_driver *driver)
@@ -167,22 +162,6 @@ static void act(simba__schedule_driver *driver, simba__conductor_act what)
     simba__callbacks_add(&driver->candidate->handle);
 }
 
-/* Read the record that the last leader left. */
-static void found(simba__schedule_driver *driver)
-{
-    simba_note *note = &driver->call.note;
-    simba__record record;
-    const int size = simba__record_read(note->bytes, note->length, &driver->call.err, &record);
-    if (size < 0) {
-        after_failure(driver, size);
-        return;
-    }
-    memcpy(driver->note, note->bytes, note->length);
-    driver->record_size = (size_t)size;
-    driver->note_size = note->length;
-    act(driver, simba__conductor_lead(&driver->conductor, size > 0 ? &record : NULL, now_ms(driver)));
-}
-
 static void answered(simba__note_call *call)
 {
     simba__schedule_driver *driver =
@@ -196,12 +175,25 @@ static void answered(simba__note_call *call)
     driver->clock_at = client_of(driver)->now;
     if (!driver->leads)
         return;
-    if (call->writer)
+    if (call->writer) {
         act(driver, simba__conductor_written(&driver->conductor, now_ms(driver)));
-    else if (driver->conductor.phase == SIMBA__CONDUCTOR_AWAY)
-        found(driver);
-    else
+        return;
+    }
+    if (driver->conductor.phase != SIMBA__CONDUCTOR_AWAY) {
         act(driver, simba__conductor_look(&driver->conductor, now_ms(driver)));
+        return;
+    }
+    /* This is the record that the last leader left. */
+    simba__record record;
+    const int size = simba__record_read(call->note.bytes, call->note.length, &call->err, &record);
+    if (size < 0) {
+        after_failure(driver, size);
+        return;
+    }
+    memcpy(driver->note, call->note.bytes, call->note.length);
+    driver->record_size = (size_t)size;
+    driver->note_size = call->note.length;
+    act(driver, simba__conductor_lead(&driver->conductor, size > 0 ? &record : NULL, now_ms(driver)));
 }
 
 static void read_note(simba__schedule_driver *driver)
@@ -263,16 +255,6 @@ void simba__schedule_driver_timer(simba__schedule_driver *driver)
     case SIMBA__CONDUCTOR_RUNNING:
         break;
     }
-}
-
-void simba__schedule_driver_leave(simba__schedule_driver *driver)
-{
-    driver->leads = false;
-}
-
-bool simba__schedule_driver_busy(const simba__schedule_driver *driver)
-{
-    return driver->call.busy;
 }
 
 bool simba__schedule_driver_is_due(const simba__schedule_driver *driver)

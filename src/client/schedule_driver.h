@@ -1,6 +1,5 @@
 /* A schedule that the note of its mutex remembers: drives core/conductor.h by note calls and a timer. The scheduler
- * owns it, tells it when leadership begins and ends, and runs the work when it says so. All under the lock, except init
- * and fini.
+ * owns it, tells it when leadership begins and ends, and runs the work when it says so. All under the lock, except init.
  *
  * Time is the store's: every answer to a note call has the store's time, and from then on we count on our own clock.
  * During a long wait it asks again now and then, so that the two do not drift apart. */
@@ -13,32 +12,27 @@
 
 typedef struct simba__schedule_driver {
     simba__policy policy;
-    simba__zonefile zone;
+    simba__zonefile zone; /* the scheduler frees it */
     char spec[SIMBA__SPEC_MAX + 1];
     simba__conductor conductor;
     simba__candidate *candidate;
-    simba_timer *timer; /* the scheduler's; when it fires, the scheduler calls simba__schedule_driver_timer */
-    simba__note_call call;
-    simba_local clock_at; /* when the store's clock showed clock_ms */
+    simba_timer *timer;    /* the scheduler's; when it fires, the scheduler calls simba__schedule_driver_timer */
+    simba__note_call call; /* the candidate must not stop while it is busy; then callbacks are added */
+    simba_local clock_at;  /* when the store's clock showed clock_ms */
     int64_t clock_ms;
     char note[SIMBA_NOTE_MAX]; /* as in the store, or as being written: the record, then the note of the work */
     size_t record_size, note_size;
-    bool leads;
+    bool leads;      /* cleared when leadership ends: nothing new begins, and a write that is under way goes on */
     bool complained; /* has logged a lasting problem in this leadership */
 } simba__schedule_driver;
 
 /* Check the options. Errors as of simba_scheduler_new. */
 int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_scheduler_options *options,
                                 simba_error *err);
-void simba__schedule_driver_fini(simba__schedule_driver *driver);
 
-/* Leadership begins. The member and the timer have been set. */
+/* Leadership begins. The candidate and the timer have been set. */
 void simba__schedule_driver_lead(simba__schedule_driver *driver);
 void simba__schedule_driver_timer(simba__schedule_driver *driver);
-/* Leadership ends: begins nothing new. A write that is under way goes on: see `busy`. */
-void simba__schedule_driver_leave(simba__schedule_driver *driver);
-/* A note call is under way. The member must not stop before it is over; then callbacks are added. */
-bool simba__schedule_driver_busy(const simba__schedule_driver *driver);
 
 /* Must the work run now? If so, as conductor.plan says; then report how it went. */
 bool simba__schedule_driver_is_due(const simba__schedule_driver *driver);

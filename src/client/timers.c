@@ -70,14 +70,21 @@ void simba__timers_clear(simba__timers *timers, simba_timer *timer)
         sift_down(timers, index, last);
 }
 
-void simba__timers_move(simba__timers *timers, simba_timer *timer, simba_local at)
+void simba__timers_set(simba__timers *timers, simba_timer *timer, simba_local at)
 {
+    if (timer->index != 0 && timer->at.ns == at.ns)
+        return;
     simba__timers_clear(timers, timer);
     if (at.ns == INT64_MAX)
         return;
     assert(timers->count < timers->reserved);
     timer->at = at;
     sift_up(timers, ++timers->count, timer);
+}
+
+simba_local simba__timers_earliest(const simba__timers *timers)
+{
+    return timers->count ? timers->heap[1]->at : SIMBA__NEVER;
 }
 
 simba_timer *simba__timers_pop(simba__timers *timers, simba_local now)

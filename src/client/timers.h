@@ -16,18 +16,10 @@ typedef struct simba__timers {
 
 int simba__timers_reserve(simba__timers *timers, unsigned count); /* so many more; SIMBA_ENOMEM */
 void simba__timers_unreserve(simba__timers *timers, unsigned count);
-void simba__timers_move(simba__timers *timers, simba_timer *timer, simba_local at);
 /* SIMBA__NEVER: clear it. */
-static inline void simba__timers_set(simba__timers *timers, simba_timer *timer, simba_local at)
-{
-    if (timer->index != 0 ? timer->at.ns != at.ns : at.ns != INT64_MAX)
-        simba__timers_move(timers, timer, at);
-}
+void simba__timers_set(simba__timers *timers, simba_timer *timer, simba_local at);
 void simba__timers_clear(simba__timers *timers, simba_timer *timer);
-static inline simba_local simba__timers_earliest(const simba__timers *timers)
-{
-    return timers->count ? timers->heap[1]->at : SIMBA__NEVER;
-}
+simba_local simba__timers_earliest(const simba__timers *timers);
 /* Remove and return the earliest timer if it is due at `now`; NULL otherwise. */
 simba_timer *simba__timers_pop(simba__timers *timers, simba_local now);
 void simba__timers_fini(simba__timers *timers);

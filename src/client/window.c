@@ -8,7 +8,6 @@
 #include "util/mem.h"
 
 enum { RENEWALS, ENDINGS, OTHERS };
-enum { ROOM = 256 };
 
 static simba__request *of_item(simba__list_item *item)
 {
@@ -49,12 +48,6 @@ static size_t queued(const simba__window *window)
     return window->queued[RENEWALS].count + window->queued[ENDINGS].count + window->queued[OTHERS].count;
 }
 
-static bool is_silent(const simba__window *window, simba_local now)
-{
-    return window->outstanding.count > 0 &&
-           simba__local_reached(now, simba__local_add(window->answered_at, window->silence_ns));
-}
-
 /* The first queue whose requests fail when the store is silent. Where leases are sessions, a release that is not sent would leave
  * the mutex owned for as long as the session lives: releases and notes stay until they are sent, or the session is over. */
 static int first_to_fail(const simba__window *window)
@@ -62,12 +55,14 @@ static int first_to_fail(const simba__window *window)
     return window->backend->caps & SIMBA_CAP_SESSION ? OTHERS : RENEWALS;
 }
 
-static bool waits_for_silence(const simba__window *window)
+/* When what is queued fails unless the store answers before. SIMBA__NEVER: nothing of it can fail. */
+static simba_local end_of_silence(const simba__window *window)
 {
     size_t count = 0;
     for (int q = first_to_fail(window); q <= OTHERS; q++)
         count += window->queued[q].count;
-    return count > 0 && window->outstanding.count > 0;
+    return count > 0 && window->outstanding.count > 0 ? simba__local_add(window->answered_at, window->silence_ns)
+                                                      : SIMBA__NEVER;
 }
 
 static void fail_queued(simba__window *window, int first, int code, const char *why)
@@ -90,49 +85,39 @@ static simba__request *first_due(const simba__window *window, simba_local now)
     return NULL;
 }
 
-/* If the store does not complete it now, it fails for whoever made it, and keeps its place. */
-static void expire(simba__window *window, simba__request *request)
+/* The timer is only ever moved forward: most requests are answered, and setting it for each would cost more than letting it fire
+ * in vain now and then. */
+static void arm_by(simba__window *window, simba_local at)
 {
-    window->expiring = request;
-    window->backend->expire(window->store, &request->shown);
-    if (!window->expiring)
-        return;
-    window->expiring = NULL;
-    window->staying = request;
-    window->host->fail(window->host, &request->shown, SIMBA_ETIMEDOUT, "%s: no answer in time",
-                       window->backend->schemes[0]);
-    SIMBA__ASSERT(!request->of);
-    window->staying = NULL;
-}
-
-static void arm(simba__window *window)
-{
-    simba_local at = SIMBA__NEVER;
-    for (simba__list_item *item = window->outstanding.first; item; item = item->next)
-        if (of_item(item)->of)
-            at = simba__local_min(at, of_item(item)->shown.deadline);
-    if (waits_for_silence(window))
-        at = simba__local_min(at, simba__local_add(window->answered_at, window->silence_ns));
-    if (at.ns != INT64_MAX)
+    if (at.ns != INT64_MAX && (window->timer.index == 0 || at.ns < window->timer.at.ns))
         window->host->timer_set(window->host, &window->timer, at);
 }
 
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__window *window = SIMBA__OF_ITEM(timer, simba__window, timer);
-    for (simba__request *request = first_due(window, now); request; request = first_due(window, now))
-        expire(window, request);
-    if (is_silent(window, now))
+    for (simba__request *request = first_due(window, now); request; request = first_due(window, now)) {
+        window->expiring = request;
+        window->backend->expire(window->store, &request->shown);
+        if (!window->expiring)
+            continue;
+        /* The store did not complete it now: it fails for whoever made it, and keeps its place. */
+        window->expiring = NULL;
+        window->staying = request;
+        window->host->fail(window->host, &request->shown, SIMBA_ETIMEDOUT, "%s: no answer in time",
+                           window->backend->schemes[0]);
+        SIMBA__ASSERT(!request->of);
+        window->staying = NULL;
+    }
+    const simba_local silent_at = simba__local_add(window->answered_at, window->silence_ns);
+    if (window->outstanding.count > 0 && simba__local_reached(now, silent_at))
         fail_queued(window, first_to_fail(window), SIMBA_EUNAVAILABLE, "not asked: the store does not answer");
-    arm(window);
-}
 
-/* The timer is only ever moved forward: most requests are answered, and setting it for each would cost more than letting it fire
- * in vain now and then. */
-static void arm_by(simba__window *window, simba_local at)
-{
-    if (window->timer.index == 0 || at.ns < window->timer.at.ns)
-        window->host->timer_set(window->host, &window->timer, at);
+    simba_local at = end_of_silence(window);
+    for (simba__list_item *item = window->outstanding.first; item; item = item->next)
+        if (of_item(item)->of)
+            at = simba__local_min(at, of_item(item)->shown.deadline);
+    arm_by(window, at);
 }
 
 /* --- the way ---------------------------------------------------------------------------------------- */
@@ -140,8 +125,12 @@ static void arm_by(simba__window *window, simba_local at)
 int simba__window_init(simba__window *window, simba_host *host, const simba_backend *backend, void *store,
                        int64_t silence_ns)
 {
-    *window = (simba__window){
-        .host = host, .backend = backend, .store = store, .silence_ns = silence_ns, .timer.fire = on_timer};
+    *window = (simba__window){.host = host,
+                              .backend = backend,
+                              .store = store,
+                              .room = backend->window ? backend->window : 256,
+                              .silence_ns = silence_ns,
+                              .timer.fire = on_timer};
     return host->timer_add(host, &window->timer);
 }
 
@@ -158,18 +147,13 @@ void simba__window_withdraw(simba__window *window, simba__request *request)
         window->host->fail(window->host, &request->shown, SIMBA_ECANCELED, "not asked: nobody needs it any more");
 }
 
-static unsigned room(const simba__window *window)
-{
-    return window->backend->window ? window->backend->window : ROOM;
-}
-
 /* The next one that may be handed over. */
 static simba__request *next(const simba__window *window)
 {
     simba__list_item *item = NULL;
-    if (window->holders < room(window))
+    if (window->holders < window->room)
         item = window->queued[RENEWALS].first ? window->queued[RENEWALS].first : window->queued[ENDINGS].first;
-    if (!item && window->others < room(window))
+    if (!item && window->others < window->room)
         item = window->queued[OTHERS].first;
     return item ? of_item(item) : NULL;
 }
@@ -179,12 +163,6 @@ bool simba__window_has_work(const simba__window *window)
     return next(window) != NULL;
 }
 
-static simba_local deadline_of(const simba__request *request, simba_local now)
-{
-    const simba_local deadline = simba__local_add(now, request->timeout_ns);
-    return simba__local_reached(now, request->latest) ? deadline : simba__local_min(deadline, request->latest);
-}
-
 size_t simba__window_hand_over(simba__window *window, simba_local now)
 {
     size_t count = 0;
@@ -192,14 +170,15 @@ size_t simba__window_hand_over(simba__window *window, simba_local now)
         ++*(queue_of(request->shown.op) == OTHERS ? &window->others : &window->holders);
         simba__list_append(&window->outstanding, &request->item);
         request->sent_at = now;
-        request->shown.deadline = deadline_of(request, now);
-        const simba_local deadline = request->shown.deadline;
+        simba_local deadline = simba__local_add(now, request->timeout_ns);
+        if (!simba__local_reached(now, request->latest))
+            deadline = simba__local_min(deadline, request->latest);
+        request->shown.deadline = deadline;
         window->backend->submit(window->store, &request->shown); /* it may be gone afterwards */
         if (window->outstanding.count > 0)
             arm_by(window, deadline);
     }
-    if (waits_for_silence(window))
-        arm_by(window, simba__local_add(window->answered_at, window->silence_ns));
+    arm_by(window, end_of_silence(window));
     return count;
 }
 

@@ -37,6 +37,7 @@ typedef struct simba__window {
     simba_host *host;
     const simba_backend *backend;
     void *store;
+    unsigned room;            /* for as many requests of holders, and of others */
     int64_t silence_ns;       /* after so long without any answer the store counts as silent */
     simba__list queued[3];    /* RENEW; RELEASE and WRITE_NOTE; all others */
     simba__list outstanding;  /* the store has them */

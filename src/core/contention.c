@@ -23,22 +23,12 @@ void simba__contention_init(machine *m, const simba__timing *timing, bool leaves
 
 /* --- the lease ----------------------------------------------------------------------------------- */
 
-static simba_local lease_end(const machine *m)
-{
-    return m->timing->session ? m->session_until : simba__local_add(m->lease_from, simba__lease_ns(m->timing));
-}
-
 /* When to tell a holder that cannot reach the store. Once told, it has the margin to tidy up. */
-static inline simba_local guard(const machine *m)
+static simba_local guard(const machine *m)
 {
-    const simba_local end = lease_end(m);
-    return m->phase == SIMBA__HOLD ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
-}
-
-/* The store keeps a session alive for all of its leases at once. */
-static simba_local renew_at(const machine *m)
-{
-    return m->timing->session ? SIMBA__NEVER : simba__period_renew_at(m->timing, m->lease_from);
+    const simba_local end =
+        m->timing->session ? m->session_until : simba__local_add(m->lease_from, m->timing->lease_ns);
+    return m->phase == SIMBA__TIDY ? end : simba__local_add(end, -m->timing->stop_margin_ns);
 }
 
 static simba_local hold_end(const machine *m)
@@ -58,11 +48,10 @@ simba_local simba__contention_valid_until(const machine *m)
 
 simba_local simba__contention_ttl_until(const machine *m)
 {
-    if (!leased(m))
-        return (simba_local){0};
-    return m->timing->session
-               ? guard(m)
-               : simba__local_min(guard(m), simba__local_add(m->lease_from, simba__lease_ttl_ns(m->timing)));
+    const simba_local until = simba__contention_valid_until(m);
+    if (until.ns == 0 || m->timing->session)
+        return until;
+    return simba__local_min(until, simba__local_add(m->lease_from, m->timing->lease_ttl_ns));
 }
 
 simba_status simba__contention_status(const machine *m)
@@ -100,12 +89,7 @@ void simba__actions_request(const actions *a, const simba__timing *timing, simba
  * and waits end there at the latest. */
 static simba_local last_chance(const machine *m)
 {
-    return m->timing->session ? SIMBA__NEVER : simba__local_add(guard(m), -simba__period_last_ns(m->timing));
-}
-
-static simba_local shortly_before(const machine *m, simba_local last)
-{
-    return simba__local_add(last, -2 * simba__period_last_ns(m->timing));
+    return simba__local_add(guard(m), -m->timing->last_ns);
 }
 
 /* At most half of the time left: neither the pause nor the wait may use up the end. If it would end shortly before
@@ -114,41 +98,40 @@ static simba_local by_half(const machine *m, simba_local now, simba_local at)
 {
     const simba_local last = last_chance(m);
     at = simba__local_min(at, simba__local_add(now, (last.ns - now.ns) / 2));
-    return simba__local_reached(at, shortly_before(m, last)) ? last : at;
+    return simba__local_reached(at, simba__local_add(last, -2 * m->timing->last_ns)) ? last : at;
 }
 
-static simba_local renew_deadline(const machine *m, simba_local now, simba_local deadline)
+/* A renewal does not wait so long for its answer that it uses up the time for another attempt. Near the end there is no other
+ * attempt to leave time for. */
+static void limit_renewal(const machine *m, simba_local now, actions *out)
 {
-    const simba_local last = last_chance(m);
-    const simba_local due = renew_at(m);
-    if (m->timing->session || simba__local_reached(now, shortly_before(m, last)))
-        return deadline;
-    /* This request went out early, because of a push: it must not delay the renewal itself. If it went out shortly before the
-     * renewal, it has the time that the window has to spare, in which most answers come. */
-    if (!simba__local_reached(now, shortly_before(m, due)))
-        return simba__local_min(deadline, due);
-    if (!simba__local_reached(now, due))
-        return simba__local_min(deadline, simba__local_add(now, 2 * simba__period_last_ns(m->timing)));
-    return simba__local_min(deadline, by_half(m, now, deadline));
-}
-
-/* It may have to wait before it is handed over, and its deadline with it. That must not use up the end either. */
-static simba_local latest_deadline(const machine *m, simba_local now, simba_local deadline)
-{
-    const simba_local end = shortly_before(m, last_chance(m));
+    const int64_t brief_ns = 2 * m->timing->last_ns;
+    const simba_local end = simba__local_add(last_chance(m), -brief_ns);
+    const simba_local due = simba__period_renew_at(m->timing, m->lease_from);
+    simba_local deadline = simba__local_add(now, out->timeout_ns);
     if (m->timing->session || simba__local_reached(now, end))
-        return (simba_local){0};
-    return simba__local_reached(deadline, end) ? deadline : end;
+        return;
+    /* A request that went out early, because of a push, must not delay the renewal itself. If it went out shortly before the
+     * renewal, it has the time that the window has to spare, in which most answers come. */
+    if (!simba__local_reached(now, simba__local_add(due, -brief_ns)))
+        deadline = simba__local_min(deadline, due);
+    else if (!simba__local_reached(now, due))
+        deadline = simba__local_min(deadline, simba__local_add(now, brief_ns));
+    else
+        deadline = simba__local_min(deadline, by_half(m, now, deadline));
+    out->timeout_ns = deadline.ns - now.ns;
+    /* It may have to wait before it is handed over, and its deadline with it. That must not use up the end either. */
+    out->latest = simba__local_reached(deadline, end) ? deadline : end;
 }
 
 /* Pauses grow, and shrink again towards the end. */
 static simba_local retry_at(machine *m, simba_local now)
 {
     const simba_local last = last_chance(m);
+    const simba_local due = simba__period_renew_at(m->timing, m->lease_from);
     const simba_local at = simba__local_add(now, simba__period_retry_ns(m->timing, m->failures, &m->seed));
     if (m->timing->session || simba__local_reached(m->sent_at, last))
         return at; /* the last chance has passed */
-    const simba_local due = renew_at(m);
     if (!simba__local_reached(m->sent_at, due))
         return simba__local_reached(now, due) ? now : simba__local_min(at, due);
     return simba__local_reached(now, last) ? now : by_half(m, now, at);
@@ -174,8 +157,8 @@ static void move(machine *m, simba__phase phase)
     m->phase = (uint8_t)phase;
 }
 
-/* What holds in a phase whenever a step is over. */
-static void check_phase(const machine *m, simba_local now)
+/* What holds whenever a step is over. Checked in every build. */
+static void check_invariant(const machine *m, simba_local now, const actions *out)
 {
     const bool asks = m->in_flight;
     switch ((simba__phase)m->phase) {
@@ -205,14 +188,8 @@ static void check_phase(const machine *m, simba_local now)
         SIMBA__ASSERT(asks ? m->op == SIMBA_OP_RELEASE : m->wake.ns != INT64_MAX);
         break;
     }
-}
-
-/* Checked after every step, in every build. */
-static void check_invariant(const machine *m, simba_local now, const actions *out)
-{
-    check_phase(m, now);
-    SIMBA__ASSERT(!m->in_flight || m->wake.ns == INT64_MAX);
-    SIMBA__ASSERT(!out->submit || (m->in_flight && out->generation == m->generation));
+    SIMBA__ASSERT(!asks || m->wake.ns == INT64_MAX);
+    SIMBA__ASSERT(!out->submit || (asks && out->generation == m->generation));
     SIMBA__ASSERT(!out->acquired || (m->phase == SIMBA__HOLD && !out->released));
     SIMBA__ASSERT(!out->released || (m->phase == SIMBA__TIDY && !m->acked));
     SIMBA__ASSERT(!out->done || m->phase == SIMBA__IDLE);
@@ -222,12 +199,6 @@ static void check_invariant(const machine *m, simba_local now, const actions *ou
 /* --- moves --------------------------------------------------------------------------------------- */
 
 static const simba_owner nobody;
-
-/* The owner that the reply or the push names. */
-static const simba_owner *owner_in(const simba__event *event)
-{
-    return event->kind == SIMBA__EV_REPLY ? &event->reply->owner : &event->push->owner;
-}
 
 static void learn(machine *m, const simba_owner *owner, actions *out)
 {
@@ -256,11 +227,8 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->nonce = m->nonce;
     out->token = m->token;
     out->timeout_ns = simba__period_op_timeout_ns(m->timing, op);
-    if (op == SIMBA_OP_RENEW) {
-        const simba_local deadline = renew_deadline(m, now, simba__local_add(now, out->timeout_ns));
-        out->timeout_ns = deadline.ns - now.ns;
-        out->latest = latest_deadline(m, now, deadline);
-    }
+    if (op == SIMBA_OP_RENEW)
+        limit_renewal(m, now, out);
 }
 
 static void seek(machine *m, simba_local now, actions *out)
@@ -298,22 +266,16 @@ static void give_back(machine *m, simba_local now, actions *out)
 {
     move(m, SIMBA__GIVE_BACK);
     m->failures = 0;
-    m->wake = SIMBA__NEVER;
     submit(m, SIMBA_OP_RELEASE, now, out);
-}
-
-/* The lease is long enough for the promise, so let it end by itself. */
-static bool keeps_others_out(const machine *m, simba_local now)
-{
-    return m->min_hold_ns > 0 && m->graceful &&
-           !simba__local_reached(now, simba__local_add(m->held_since, m->min_hold_ns));
 }
 
 static void give_back_or_finish(machine *m, simba_local now, actions *out)
 {
-    if (keeps_others_out(m, now))
-        finish(m, now, out);
-    else if (m->maybe_granted || (m->queued && m->leaves_queue))
+    /* The lease is long enough for the promise of min_hold, so let it end by itself. */
+    const simba_local held_until = simba__local_add(m->held_since, m->min_hold_ns);
+    const bool keeps_others_out = m->min_hold_ns > 0 && m->graceful && !simba__local_reached(now, held_until);
+    const bool leaves_something = m->maybe_granted || (m->queued && m->leaves_queue);
+    if (leaves_something && !keeps_others_out)
         give_back(m, now, out);
     else
         finish(m, now, out);
@@ -332,55 +294,21 @@ static void tell_released(machine *m, simba_reason reason, const simba_owner *ow
     out->withdraw = m->in_flight && !graceful; /* nobody needs a renewal any more that has not been sent */
 }
 
-/* Nothing is left of what was handed to the store until now. A request that still waits to be handed over belongs to the next
- * session. */
-static void forget_session(machine *m, simba_local now)
-{
-    m->maybe_granted = false;
-    m->queued = false;
-    m->sent_at = now;
-}
-
-static void lose_session(machine *m, simba_local now, actions *out)
-{
-    forget_session(m, now);
-    if (m->phase == SIMBA__HOLD)
-        tell_released(m, SIMBA_REASON_SESSION_LOST, &nobody, false, out);
-    else if (m->phase == SIMBA__GIVE_BACK && !m->in_flight)
-        finish(m, now, out);
-    m->graceful = false;
-}
-
 /* Our own clock comes before everything that a store says. */
 static void look_at_clock(machine *m, simba_local now, actions *out)
 {
     if (!leased(m))
         return;
-    if (m->phase == SIMBA__TIDY) {
-        if (simba__local_reached(now, guard(m)))
-            m->graceful = false;
-        return;
-    }
-    if (simba__local_reached(now, guard(m)))
+    const bool over = simba__local_reached(now, guard(m));
+    if (m->phase == SIMBA__TIDY)
+        m->graceful = !over;
+    else if (over)
         tell_released(m, m->timing->session ? SIMBA_REASON_SESSION_LOST : SIMBA_REASON_EXPIRED, &nobody, false, out);
     else if (simba__local_reached(now, hold_end(m)))
         tell_released(m, SIMBA_REASON_HOLD_LIMIT, &nobody, true, out);
 }
 
 /* --- replies ------------------------------------------------------------------------------------- */
-
-static void acquire_failed(machine *m, const simba_reply *reply, simba_local now, actions *out)
-{
-    m->failures++;
-    /* A caller that blocks wants to know the error; a contender keeps trying, and logs it. */
-    m->stop |= m->try_once || (m->once && !simba__is_transient(reply->status));
-    if (m->stop && m->maybe_granted)
-        give_back(m, now, out);
-    else if (m->stop)
-        finish(m, now, out);
-    else
-        m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
-}
 
 static void acquire_won(machine *m, const simba__event *event, actions *out)
 {
@@ -389,23 +317,17 @@ static void acquire_won(machine *m, const simba__event *event, actions *out)
     m->lease_from = m->sent_at;
     m->maybe_granted = true; /* a session that was lost meanwhile may have come back in time */
     m->queued = false;
-    const simba_local usable = simba__local_add(lease_end(m), -m->timing->stop_margin_ns);
-    if (m->stop || simba__local_reached(now, usable)) {
+    if (m->stop || simba__local_reached(now, guard(m))) {
         out->late_win = true;
         m->stop |= m->try_once;
         give_back(m, now, out);
         return;
     }
-    learn(m, owner_in(event), out);
+    learn(m, &event->reply->owner, out);
     move(m, SIMBA__HOLD);
     m->held_since = now;
-    m->wake = renew_at(m);
+    m->wake = simba__period_renew_at(m->timing, m->lease_from);
     out->acquired = true;
-}
-
-static void wait_for_end(machine *m, const simba_owner *owner, int64_t store_now_ms, int64_t place, simba_local now)
-{
-    m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, owner, store_now_ms, place, &m->seed));
 }
 
 static void acquire_lost(machine *m, const simba__event *event, actions *out)
@@ -413,7 +335,7 @@ static void acquire_lost(machine *m, const simba__event *event, actions *out)
     const simba_reply *reply = event->reply;
     const simba_local now = event->now;
     m->maybe_granted = false;
-    learn(m, owner_in(event), out);
+    learn(m, &reply->owner, out);
     m->stop |= m->try_once;
     if (m->stop) {
         give_back_or_finish(m, now, out);
@@ -426,14 +348,25 @@ static void acquire_lost(machine *m, const simba__event *event, actions *out)
         m->failures++;
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
     } else {
-        wait_for_end(m, &reply->owner, reply->now_ms, reply->place, now);
+        m->wake = simba__local_add(
+            now, simba__period_wait_ns(m->timing, &reply->owner, reply->now_ms, reply->place, &m->seed));
     }
 }
 
 static void on_acquire_reply(machine *m, const simba__event *event, actions *out)
 {
-    if (event->reply->status < 0) {
-        acquire_failed(m, event->reply, event->now, out);
+    const simba_local now = event->now;
+    const int status = event->reply->status;
+    if (status < 0) {
+        m->failures++;
+        /* A caller that blocks wants to know the error; a contender keeps trying, and logs it. */
+        m->stop |= m->try_once || (m->once && !simba__is_transient(status));
+        if (m->stop && m->maybe_granted)
+            give_back(m, now, out);
+        else if (m->stop)
+            finish(m, now, out);
+        else
+            m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
         return;
     }
     m->failures = 0;
@@ -443,20 +376,6 @@ static void on_acquire_reply(machine *m, const simba__event *event, actions *out
         acquire_lost(m, event, out);
 }
 
-static void renewed(machine *m, const simba__event *event, actions *out)
-{
-    m->failures = 0;
-    if (!leased(m))
-        return; /* too late: the holder has been told already, and gives it back */
-    if (m->sent_at.ns > m->lease_from.ns)
-        m->lease_from = m->sent_at;
-    m->wake = renew_at(m);
-    if (m->phase == SIMBA__HOLD)
-        m->owner = *owner_in(event);
-    if (m->kick)
-        submit(m, SIMBA_OP_RENEW, event->now, out); /* the push may be younger than this answer */
-}
-
 static void on_renew_reply(machine *m, const simba__event *event, actions *out)
 {
     const simba_reply *reply = event->reply;
@@ -464,7 +383,16 @@ static void on_renew_reply(machine *m, const simba__event *event, actions *out)
         m->failures++;
         m->wake = retry_at(m, event->now);
     } else if (reply->outcome == SIMBA_MINE && reply->owner.token == m->token) {
-        renewed(m, event, out);
+        m->failures = 0;
+        if (!leased(m))
+            return; /* too late: the holder has been told already, and gives it back */
+        if (m->sent_at.ns > m->lease_from.ns)
+            m->lease_from = m->sent_at;
+        m->wake = simba__period_renew_at(m->timing, m->lease_from);
+        if (m->phase == SIMBA__HOLD)
+            m->owner = reply->owner;
+        if (m->kick)
+            submit(m, SIMBA_OP_RENEW, event->now, out); /* the push may be younger than this answer */
     } else {
         m->maybe_granted = false;
         if (m->phase == SIMBA__HOLD)
@@ -477,24 +405,17 @@ static void on_renew_reply(machine *m, const simba__event *event, actions *out)
 
 /* If the store cannot be told, the lease ends by itself, because nobody renews it any more. A lost session has taken
  * its grants along. */
-static bool release_again(machine *m, const simba_reply *reply)
-{
-    if (reply->status == 0 || !simba__is_transient(reply->status))
-        return false;
-    if (m->timing->session && !m->maybe_granted && !m->queued)
-        return false;
-    return ++m->failures < RELEASE_TRIES;
-}
-
 static void on_release_reply(machine *m, const simba__event *event, actions *out)
 {
     const simba_local now = event->now;
-    if (release_again(m, event->reply)) {
+    const int status = event->reply->status;
+    const bool session_took_it = m->timing->session && !m->maybe_granted && !m->queued;
+    if (status != 0 && simba__is_transient(status) && !session_took_it && ++m->failures < RELEASE_TRIES) {
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
         return;
     }
-    if (event->reply->status == 0)
-        learn(m, owner_in(event), out);
+    if (status == 0)
+        learn(m, &event->reply->owner, out);
     finish(m, now, out);
 }
 
@@ -511,8 +432,8 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
             m->queued |= !m->try_once;
         }
         m->sent_at = event->sent_at;
-        m->kick &=
-            m->kicked_at.ns >= event->sent_at.ns; /* an answer is younger than a push that came before its request */
+        /* An answer is younger than a push that came before its request. */
+        m->kick &= m->kicked_at.ns >= event->sent_at.ns;
     } else if (m->op == SIMBA_OP_ACQUIRE && m->first_trace) { /* the store has never seen it */
         m->maybe_granted = false;
         m->queued = false;
@@ -530,8 +451,6 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
     default:
         SIMBA__ASSERT(!"a contender asks for nothing else");
     }
-    if (m->phase == SIMBA__TIDY && m->acked)
-        give_back_or_finish(m, event->now, out);
 }
 
 /* --- the other events ----------------------------------------------------------------------------- */
@@ -592,31 +511,6 @@ static void on_timer(machine *m, simba_local now, actions *out)
         submit(m, SIMBA_OP_RELEASE, now, out);
 }
 
-static void on_ack(machine *m, simba_local now, actions *out)
-{
-    if (m->phase != SIMBA__TIDY || m->acked)
-        return;
-    m->acked = true;
-    if (!m->in_flight)
-        give_back_or_finish(m, now, out);
-}
-
-static void ask_again(machine *m, simba_local now, actions *out)
-{
-    out->used = true;
-    m->kicked_at = now;
-    if (m->in_flight)
-        m->kick = true;
-    else
-        submit(m, m->phase == SIMBA__SEEK ? SIMBA_OP_ACQUIRE : SIMBA_OP_RENEW, now, out);
-}
-
-/* The holder has had its time, and pauses so that waiters go first. */
-static bool steps_back(const machine *m)
-{
-    return m->reason == SIMBA_REASON_HOLD_LIMIT;
-}
-
 /* Another one has it now. */
 static void on_acquired_by_another(machine *m, const simba__event *event, actions *out)
 {
@@ -628,88 +522,101 @@ static void on_acquired_by_another(machine *m, const simba__event *event, action
      * answer: this may be the grant that it asked for. And where there is a queue, every waiter has to ask now and then: it loses
      * its place when another contender of this client uses an invitation. */
     if (m->queued && m->failures == 0 && !m->in_flight && !m->timing->session && !m->leaves_queue)
-        wait_for_end(m, &push->owner, push->now_ms, 0, event->now);
+        m->wake =
+            simba__local_add(event->now, simba__period_wait_ns(m->timing, &push->owner, push->now_ms, 0, &m->seed));
 }
 
-static void on_push_while_seeking(machine *m, const simba__event *event, simba_local now, actions *out)
+/* A waiter asks for the mutex when it may be free, and a holder asks whether the mutex is still its own. */
+static void on_push(machine *m, const simba__event *event, actions *out)
 {
     const simba_push *push = event->push;
-    if (steps_back(m) && push->kind != SIMBA_PUSH_ACQUIRED)
-        return;
+    const bool holds = m->phase == SIMBA__HOLD;
+    const bool seeks = m->phase == SIMBA__SEEK && !m->stop;
+    bool asks = false;
+    if (seeks && m->reason == SIMBA_REASON_HOLD_LIMIT && push->kind != SIMBA_PUSH_ACQUIRED)
+        return; /* the holder has had its time, and pauses so that waiters go first */
     switch (push->kind) {
     case SIMBA_PUSH_ACQUIRED:
-        on_acquired_by_another(m, event, out);
+        if (seeks)
+            on_acquired_by_another(m, event, out);
+        asks = holds && push->owner.token > m->token;
         break;
     case SIMBA_PUSH_RELEASED:
-        learn(m, &nobody, out);
-        ask_again(m, now, out);
+        if (seeks)
+            learn(m, &nobody, out);
+        asks = seeks || holds;
         break;
     case SIMBA_PUSH_CHANGED:
+        asks = seeks || holds;
+        break;
     case SIMBA_PUSH_SESSION_BACK:
-        ask_again(m, now, out);
+        asks = seeks;
         break;
-    case SIMBA_PUSH_FREED:
-        break; /* somebody else's turn */
+    case SIMBA_PUSH_FREED: /* for a waiter, somebody else's turn */
+        asks = holds && push->owner.token >= m->token;
+        break;
     case SIMBA_PUSH_NOTED:
-        break; /* says nothing about the owner */
+        break;
     case SIMBA_PUSH_SESSION_LOST:
-        forget_session(m, now);
+        /* Nothing is left of what was handed to the store until now. A request that still waits to be handed over belongs to
+         * the next session. */
+        m->maybe_granted = false;
+        m->queued = false;
+        m->sent_at = event->now;
+        if (holds)
+            tell_released(m, SIMBA_REASON_SESSION_LOST, &nobody, false, out);
+        else if (m->phase == SIMBA__GIVE_BACK && !m->in_flight)
+            finish(m, event->now, out);
+        if (!seeks)
+            m->graceful = false;
         break;
     }
-}
-
-static void on_push(machine *m, const simba__event *event, simba_local now, actions *out)
-{
-    const simba_push *push = event->push;
-    if (m->phase == SIMBA__SEEK && !m->stop) {
-        on_push_while_seeking(m, event, now, out);
-    } else if (push->kind == SIMBA_PUSH_SESSION_LOST) {
-        lose_session(m, now, out);
-    } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
-               !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
-               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED) {
-        /* Somebody says that the mutex is not ours any more. Ask the store. */
-        ask_again(m, now, out);
-        out->used = false;
-    }
+    if (!asks)
+        return;
+    out->used = seeks; /* what only makes a holder look is for another waiter as well */
+    m->kicked_at = event->now;
+    if (m->in_flight)
+        m->kick = true;
+    else
+        submit(m, seeks ? SIMBA_OP_ACQUIRE : SIMBA_OP_RENEW, event->now, out);
 }
 
 /* --- the step ------------------------------------------------------------------------------------ */
 
-static simba_local next_timer(const machine *m)
-{
-    const simba_local at = m->in_flight ? SIMBA__NEVER : m->wake;
-    if (m->phase == SIMBA__HOLD)
-        return simba__local_min(simba__local_min(at, guard(m)), hold_end(m));
-    return leased(m) ? simba__local_min(at, guard(m)) : at;
-}
-
 void simba__contention_step(machine *m, const simba__event *event, actions *ret_actions)
 {
+    const simba_local now = event->now;
     memset(ret_actions, 0, sizeof *ret_actions);
     m->session_until = event->session_until;
-    look_at_clock(m, event->now, ret_actions);
+    look_at_clock(m, now, ret_actions);
     switch (event->kind) {
     case SIMBA__EV_START:
         on_start(m, event, ret_actions);
         break;
     case SIMBA__EV_STOP:
-        on_stop(m, event->now, ret_actions);
+        on_stop(m, now, ret_actions);
         break;
     case SIMBA__EV_TIMER:
-        on_timer(m, event->now, ret_actions);
+        on_timer(m, now, ret_actions);
         break;
     case SIMBA__EV_REPLY:
         on_reply(m, event, ret_actions);
         break;
     case SIMBA__EV_PUSH:
-        on_push(m, event, event->now, ret_actions);
+        on_push(m, event, ret_actions);
         break;
     case SIMBA__EV_ACK:
-        on_ack(m, event->now, ret_actions);
+        if (m->phase == SIMBA__TIDY)
+            m->acked = true;
         break;
     }
+    if (m->phase == SIMBA__TIDY && m->acked && !m->in_flight)
+        give_back_or_finish(m, now, ret_actions);
     ret_actions->withdraw &= m->in_flight && !ret_actions->submit;
-    ret_actions->timer = next_timer(m);
-    check_invariant(m, event->now, ret_actions);
+    ret_actions->timer = m->in_flight ? SIMBA__NEVER : m->wake;
+    if (leased(m))
+        ret_actions->timer = simba__local_min(ret_actions->timer, guard(m));
+    if (m->phase == SIMBA__HOLD)
+        ret_actions->timer = simba__local_min(ret_actions->timer, hold_end(m));
+    check_invariant(m, now, ret_actions);
 }

@@ -14,6 +14,61 @@
  * around a year without a leap day, comes within 40 years. */
 #define SEARCH_DAYS (41 * 366)
 
+/* --- days and times -------------------------------------------------------------------------------- */
+
+static bool has(uint64_t set, int number)
+{
+    return set >> number & 1;
+}
+
+static bool fits_day(const simba__cron *cron, int64_t day)
+{
+    const simba__date date = simba__date_of(day);
+    const bool by_date = has(cron->days, date.day);
+    const bool by_weekday = has(cron->weekdays, simba__weekday_of(day));
+    return has(cron->months, date.month) && (cron->either_day ? by_date || by_weekday : by_date && by_weekday);
+}
+
+/* The smallest member that is at least `from`; -1: there is none. */
+static int first_from(uint64_t set, int from)
+{
+    SIMBA__ASSERT(from >= 0 && from < 64);
+    const uint64_t rest = set >> from << from;
+    return rest ? __builtin_ctzll(rest) : -1;
+}
+
+/* The first time of a day that is at least `from` seconds after midnight; -1: there is none. */
+static int first_time(const simba__cron *cron, int from)
+{
+    int hour = first_from(cron->hours, from / 3600);
+    if (hour == from / 3600) {
+        int minute = first_from(cron->minutes, from / 60 % 60);
+        if (minute == from / 60 % 60) {
+            const int second = first_from(cron->seconds, from % 60);
+            if (second >= 0)
+                return hour * 3600 + minute * 60 + second;
+            minute = first_from(cron->minutes, minute + 1);
+        }
+        if (minute >= 0)
+            return hour * 3600 + minute * 60 + first_from(cron->seconds, 0);
+        hour = first_from(cron->hours, hour + 1);
+    }
+    return hour < 0 ? -1 : hour * 3600 + first_from(cron->minutes, 0) * 60 + first_from(cron->seconds, 0);
+}
+
+/* The first local time that fits, from `from_s` on and before `until_s`; INT64_MAX: there is none. */
+static int64_t first_local(const simba__cron *cron, int64_t from_s, int64_t until_s)
+{
+    int64_t day = simba__floor_div(from_s, SIMBA__DAY_S);
+    int from = (int)(from_s - day * SIMBA__DAY_S);
+    for (int64_t last = day + SEARCH_DAYS; day < last && day * SIMBA__DAY_S < until_s; day++, from = 0) {
+        const int time = fits_day(cron, day) ? first_time(cron, from) : -1;
+        if (time >= 0)
+            return day * SIMBA__DAY_S + time < until_s ? day * SIMBA__DAY_S + time : INT64_MAX;
+    }
+    return INT64_MAX;
+}
+
 /* --- reading -------------------------------------------------------------------------------------- */
 
 typedef enum field_kind { SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY } field_kind;
@@ -42,18 +97,16 @@ static const field fields[] = {
 /* The text of one field, and how far it has been read. */
 typedef struct reader {
     const field *field;
-    const char *text;
-    int length;
-    const char *at;
-    const char *end;
+    const char *text, *at, *end;
     simba_error *err;
 } reader;
 
 static int refuse(const reader *r, const char *why)
 {
+    const int length = (int)(r->end - r->text);
     return simba__fail(r->err, SIMBA_EINVAL,
                        "cron: the %s \"%.*s\" %s; allowed are %s, as *, 5, 1-5, */5, 1-5/2 or a list of those",
-                       r->field->what, r->length < 40 ? r->length : 40, r->text, why, r->field->allowed);
+                       r->field->what, length < 40 ? length : 40, r->text, why, r->field->allowed);
 }
 
 static bool take_char(reader *r, char c)
@@ -151,16 +204,6 @@ static const char *expand(const char *text)
     return text;
 }
 
-static bool fits_day(const simba__cron *cron, int64_t day);
-
-static bool has_a_day(const simba__cron *cron)
-{
-    for (int64_t day = 0; day < SEARCH_DAYS; day++)
-        if (fits_day(cron, day))
-            return true;
-    return false;
-}
-
 int simba__cron_parse(const char *text, simba_error *err, simba__cron *ret_cron)
 {
     static const char blanks[] = " \t";
@@ -175,7 +218,7 @@ int simba__cron_parse(const char *text, simba_error *err, simba__cron *ret_cron)
     for (at += strspn(at, blanks); *at != '\0'; at += strspn(at, blanks)) {
         const size_t length = strcspn(at, blanks);
         if (count < 6)
-            readers[count] = (reader){NULL, at, (int)length, at, at + length, err};
+            readers[count] = (reader){NULL, at, at, at + length, err};
         count++;
         at += length;
     }
@@ -206,67 +249,13 @@ int simba__cron_parse(const char *text, simba_error *err, simba__cron *ret_cron)
         .weekdays = sets[WEEKDAY],
         .either_day = !all_days[DAY] && !all_days[WEEKDAY],
     };
-    if (!has_a_day(&cron))
+    if (first_local(&cron, 0, INT64_MAX) == INT64_MAX)
         return simba__fail(err, SIMBA_EINVAL, "cron: \"%.60s\" never comes: no such month has such a day", text);
     *ret_cron = cron;
     return 0;
 }
 
 /* --- the next time -------------------------------------------------------------------------------- */
-
-static bool has(uint64_t set, int number)
-{
-    return set >> number & 1;
-}
-
-static bool fits_day(const simba__cron *cron, int64_t day)
-{
-    const simba__date date = simba__date_of(day);
-    const bool by_date = has(cron->days, date.day);
-    const bool by_weekday = has(cron->weekdays, simba__weekday_of(day));
-    return has(cron->months, date.month) && (cron->either_day ? by_date || by_weekday : by_date && by_weekday);
-}
-
-/* The smallest member that is at least `from`; -1: there is none. */
-static int first_from(uint64_t set, int from)
-{
-    SIMBA__ASSERT(from >= 0 && from < 64);
-    const uint64_t rest = set >> from << from;
-    return rest ? __builtin_ctzll(rest) : -1;
-}
-
-/* The first time of a day that is at least `from` seconds after midnight; -1: there is none. */
-static int first_time(const simba__cron *cron, int from)
-{
-    int hour = first_from(cron->hours, from / 3600);
-    if (hour == from / 3600) {
-        int minute = first_from(cron->minutes, from / 60 % 60);
-        if (minute == from / 60 % 60) {
-            const int second = first_from(cron->seconds, from % 60);
-            if (second >= 0)
-                return hour * 3600 + minute * 60 + second;
-            minute = first_from(cron->minutes, minute + 1);
-        }
-        if (minute >= 0)
-            return hour * 3600 + minute * 60 + first_from(cron->seconds, 0);
-        hour = first_from(cron->hours, hour + 1);
-    }
-    return hour < 0 ? -1 : hour * 3600 + first_from(cron->minutes, 0) * 60 + first_from(cron->seconds, 0);
-}
-
-/* The first local time that fits, from `from_s` on and before `until_s`; INT64_MAX: there is none. */
-static int64_t first_local(const simba__cron *cron, int64_t from_s, int64_t until_s)
-{
-    int64_t day = simba__floor_div(from_s, SIMBA__DAY_S);
-    int from = (int)(from_s - day * SIMBA__DAY_S);
-    /* never: an expression without a day that fits is refused when it is read */
-    for (int64_t last = day + SEARCH_DAYS; day < last && day * SIMBA__DAY_S < until_s; day++, from = 0) {
-        const int time = fits_day(cron, day) ? first_time(cron, from) : -1;
-        if (time >= 0)
-            return day * SIMBA__DAY_S + time < until_s ? day * SIMBA__DAY_S + time : INT64_MAX;
-    }
-    return INT64_MAX;
-}
 
 int64_t simba__cron_next(const simba__cron *cron, const simba__zone *zone, int64_t after_s)
 {

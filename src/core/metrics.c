@@ -94,8 +94,11 @@ typedef struct series {
     const char *owner; /* the value of that label; NULL: no such label */
 } series;
 
-static void put_labels(text *out, const series *of, const char *label, const char *value)
+/* --- samples -------------------------------------------------------------------------------------- */
+
+static void put_name(text *out, const series *of, const char *suffix, const char *label, const char *value)
 {
+    put(out, "%s%s", of->name, suffix);
     if (!of->owner && !label)
         return;
     put(out, "{");
@@ -109,14 +112,6 @@ static void put_labels(text *out, const series *of, const char *label, const cha
     put(out, "}");
 }
 
-/* --- samples -------------------------------------------------------------------------------------- */
-
-static void put_name(text *out, const series *of, const char *suffix, const char *label, const char *value)
-{
-    put(out, "%s%s", of->name, suffix);
-    put_labels(out, of, label, value);
-}
-
 static void put_count(text *out, const series *of, const char *suffix, const char *label, const char *value,
                       uint64_t count)
 {
@@ -128,24 +123,6 @@ static void put_seconds(text *out, const series *of, const char *suffix, uint64_
 {
     put_name(out, of, suffix, NULL, NULL);
     put(out, " %llu.%09llu\n", (unsigned long long)(ns / 1000000000), (unsigned long long)(ns % 1000000000));
-}
-
-/* No leadership ends without a reason. */
-static void put_reasons(text *out, const series *of, const uint64_t *losses)
-{
-#define REASON(name, words)                                                                                            \
-    if (SIMBA_REASON_##name != SIMBA_REASON_NONE)                                                                      \
-        put_count(out, of, "_total", "reason", words, losses[SIMBA_REASON_##name]);
-    SIMBA_REASONS(REASON)
-#undef REASON
-}
-
-static void put_errors(text *out, const series *of, const uint64_t *errors)
-{
-    put_count(out, of, "_total", "error", "unknown", errors[0]);
-#define ERROR(name, number, words) put_count(out, of, "_total", "error", "SIMBA_" #name, errors[-(number)]);
-    SIMBA_ERRORS(ERROR)
-#undef ERROR
 }
 
 /* In the text, each bucket also counts all shorter durations. */
@@ -170,21 +147,30 @@ static void put_histogram(text *out, const series *of, const simba_histogram *hi
 static void put_samples(text *out, const metric *shown, const char *key, const char *owner, const void *member)
 {
     const series of = {shown->name, key, owner};
+    const uint64_t *counts = member;
     switch (shown->kind) {
     case COUNTER:
-        put_count(out, &of, "_total", NULL, NULL, *(const uint64_t *)member);
+        put_count(out, &of, "_total", NULL, NULL, counts[0]);
         break;
     case GAUGE:
-        put_count(out, &of, "", NULL, NULL, *(const uint64_t *)member);
+        put_count(out, &of, "", NULL, NULL, counts[0]);
         break;
     case GAUGE_NS:
-        put_seconds(out, &of, "", *(const uint64_t *)member);
+        put_seconds(out, &of, "", counts[0]);
         break;
     case BY_REASON:
-        put_reasons(out, &of, member);
+        /* No leadership ends without a reason. */
+#define REASON(name, words)                                                                                            \
+    if (SIMBA_REASON_##name != SIMBA_REASON_NONE)                                                                      \
+        put_count(out, &of, "_total", "reason", words, counts[SIMBA_REASON_##name]);
+        SIMBA_REASONS(REASON)
+#undef REASON
         break;
     case BY_ERROR:
-        put_errors(out, &of, member);
+        put_count(out, &of, "_total", "error", "unknown", counts[0]);
+#define ERROR(name, number, words) put_count(out, &of, "_total", "error", "SIMBA_" #name, counts[-(number)]);
+        SIMBA_ERRORS(ERROR)
+#undef ERROR
         break;
     case HISTOGRAM:
         put_histogram(out, &of, member);
@@ -206,23 +192,18 @@ static void put_header(text *out, const metric *shown)
 
 /* --- all of it ------------------------------------------------------------------------------------ */
 
-static bool is_named_twice(const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(names[i], names[k]) == 0)
-                return true;
-    return false;
-}
-
 static bool are_valid(const simba_stats *const *stats, const char *const *names, size_t count, unsigned flags)
 {
     if (!stats || count == 0 || (flags & ~(SIMBA_STATS_MORE | SIMBA_STATS_MUTEX)) != 0 || (!names && count != 1))
         return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (!stats[i] || !simba__sized_possible(stats[i]) || (names && !names[i]))
             return false;
-    return !names || !is_named_twice(names, count);
+        for (size_t k = 0; names && k < i; k++)
+            if (strcmp(names[i], names[k]) == 0)
+                return false;
+    }
+    return true;
 }
 
 int simba_stats_write(const simba_stats *const *stats, const char *const *names, size_t count, unsigned flags,
@@ -230,9 +211,8 @@ int simba_stats_write(const simba_stats *const *stats, const char *const *names,
 {
     if (!are_valid(stats, names, count, flags) || (!ret_text && size > 0))
         return SIMBA_EINVAL;
-    text out = {.size = size};
+    text out = {.start = ret_text, .size = size};
     const char *key = flags & SIMBA_STATS_MUTEX ? "mutex" : "client";
-    out.start = ret_text;
     for (size_t i = 0; i < COUNT_OF(metrics); i++) {
         const metric *shown = &metrics[i];
         put_header(&out, shown);

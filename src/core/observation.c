@@ -35,11 +35,6 @@ static void move(machine *m, simba__observing phase)
     m->phase = (uint8_t)phase;
 }
 
-static bool is_reading(const machine *m)
-{
-    return m->phase == SIMBA__READS || m->phase == SIMBA__LEAVES;
-}
-
 /* Checked after every step, in every build. */
 static void check_invariant(const machine *m, const actions *out)
 {
@@ -95,8 +90,8 @@ static void rest(machine *m, simba_local now, int64_t now_ms)
 {
     int64_t ns = m->poll_ns;
     if (!simba_owner_is_none(&m->owner)) {
-        const int64_t left_ms =
-            simba__sat_sub(m->owner.transition_at_ms, now_ms); /* for ever, where leases are sessions */
+        /* for ever, where leases are sessions */
+        const int64_t left_ms = simba__sat_sub(m->owner.transition_at_ms, now_ms);
         if (left_ms < ns / SIMBA__NS_PER_MS)
             ns = left_ms > 0 ? (left_ms + 1) * SIMBA__NS_PER_MS : SIMBA__NS_PER_MS;
     }
@@ -105,7 +100,8 @@ static void rest(machine *m, simba_local now, int64_t now_ms)
 
 static void on_reply(machine *m, const simba__event *event, int64_t op_timeout_ns, actions *out)
 {
-    if (!is_reading(m) || event->generation != m->generation)
+    const bool reads = m->phase == SIMBA__READS || m->phase == SIMBA__LEAVES;
+    if (!reads || event->generation != m->generation)
         return;
     if (m->phase == SIMBA__LEAVES) {
         end(m, out);
@@ -143,14 +139,6 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
     m->kick |= m->phase == SIMBA__READS && !out->submit;
 }
 
-static void on_stop(machine *m, actions *out)
-{
-    if (m->phase == SIMBA__READS)
-        move(m, SIMBA__LEAVES);
-    else if (m->phase != SIMBA__LEAVES)
-        end(m, out);
-}
-
 void simba__observation_step(machine *m, const simba__event *event, int64_t op_timeout_ns, actions *ret_actions)
 {
     memset(ret_actions, 0, sizeof *ret_actions);
@@ -162,7 +150,10 @@ void simba__observation_step(machine *m, const simba__event *event, int64_t op_t
         read_owner(m, op_timeout_ns, ret_actions);
         break;
     case SIMBA__EV_STOP:
-        on_stop(m, ret_actions);
+        if (m->phase == SIMBA__READS)
+            move(m, SIMBA__LEAVES);
+        else if (m->phase != SIMBA__LEAVES)
+            end(m, ret_actions);
         break;
     case SIMBA__EV_TIMER:
         if (m->phase == SIMBA__RESTS && simba__local_reached(event->now, m->wake))

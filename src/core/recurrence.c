@@ -5,19 +5,14 @@
 #include "util/assert.h"
 #include "util/saturate.h"
 
-static int64_t next_of_interval(int64_t every_ms, int64_t anchor_ms, int64_t after_ms)
-{
-    if (after_ms < anchor_ms)
-        return anchor_ms;
-    const int64_t past_ms = simba__sat_sub(after_ms, anchor_ms) % every_ms;
-    return simba__sat_add(after_ms, every_ms - past_ms);
-}
-
 int64_t simba__recurrence_next(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms)
 {
-    SIMBA__ASSERT(recurrence->every_ms >= 0);
-    if (recurrence->every_ms > 0)
-        return next_of_interval(recurrence->every_ms, anchor_ms, after_ms);
+    const int64_t every_ms = recurrence->every_ms;
+    SIMBA__ASSERT(every_ms >= 0);
+    if (every_ms > 0 && after_ms < anchor_ms)
+        return anchor_ms;
+    if (every_ms > 0)
+        return simba__sat_add(after_ms, every_ms - simba__sat_sub(after_ms, anchor_ms) % every_ms);
     const int64_t next_s = simba__cron_next(&recurrence->cron, recurrence->zone, simba__floor_div(after_ms, 1000));
     return simba__sat_mul(next_s, 1000);
 }

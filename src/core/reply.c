@@ -25,9 +25,21 @@ static bool fits(simba_op op, simba_outcome outcome)
     return false;
 }
 
-static int check_grant(const simba_request *request, bool session, simba_error *err)
+int simba__reply_check(const simba_request *request, bool session, simba_error *err)
 {
-    const simba_owner *owner = &request->reply.owner;
+    const simba_reply *reply = &request->reply;
+    const simba_owner *owner = &reply->owner;
+    if (reply->status != 0)
+        return reply->status < 0 ? 0
+                                 : simba__fail(err, SIMBA_ESTORE, "the store answered with status %d", reply->status);
+    if (!is_terminated(owner))
+        return simba__fail(err, SIMBA_ESTORE, "the store names an owner with an id of more than %d bytes",
+                           SIMBA_ID_MAX);
+    if (!fits(request->op, reply->outcome))
+        return simba__fail(err, SIMBA_ESTORE, "the store answered with outcome %d, which does not fit the request",
+                           (int)reply->outcome);
+    if (reply->outcome != SIMBA_MINE || (request->op != SIMBA_OP_ACQUIRE && request->op != SIMBA_OP_RENEW))
+        return 0;
     if (strcmp(owner->id, request->id) != 0)
         return simba__fail(err, SIMBA_ESTORE, "the store says that we own it, and names %s as the owner",
                            owner->id[0] ? "somebody else" : "nobody");
@@ -36,25 +48,9 @@ static int check_grant(const simba_request *request, bool session, simba_error *
     if (request->op == SIMBA_OP_RENEW && owner->token != request->token)
         return simba__fail(err, SIMBA_ESTORE, "the store renewed token %llu under token %llu",
                            (unsigned long long)request->token, (unsigned long long)owner->token);
-    if (!session && owner->transition_at_ms <= request->reply.now_ms)
+    if (!session && owner->transition_at_ms <= reply->now_ms)
         return simba__fail(err, SIMBA_ETIMEDOUT, "the lease was over when the store answered");
     return 0;
-}
-
-int simba__reply_check(const simba_request *request, bool session, simba_error *err)
-{
-    const simba_reply *reply = &request->reply;
-    if (reply->status != 0)
-        return reply->status < 0 ? 0
-                                 : simba__fail(err, SIMBA_ESTORE, "the store answered with status %d", reply->status);
-    if (!is_terminated(&reply->owner))
-        return simba__fail(err, SIMBA_ESTORE, "the store names an owner with an id of more than %d bytes",
-                           SIMBA_ID_MAX);
-    if (!fits(request->op, reply->outcome))
-        return simba__fail(err, SIMBA_ESTORE, "the store answered with outcome %d, which does not fit the request",
-                           (int)reply->outcome);
-    const bool grants = request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
-    return grants && reply->outcome == SIMBA_MINE ? check_grant(request, session, err) : 0;
 }
 
 const simba_push *simba__push_check(const simba_push *push)

@@ -26,18 +26,16 @@ void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret
     *ret_now_ms = simba__sat_sub(row->owner.transition_at_ms, left_ms);
 }
 
-/* A contender that lost the reply to an acquire does not know the token, but has the nonce. One that renews or
- * writes knows both. */
+/* Does a request that only a holder makes come from the holder? A contender that lost the reply to an acquire does not know
+ * the token, but has the nonce. One that renews or writes knows both. */
 static bool is_mine(const simba__row *row, const simba_request *request)
 {
-    const bool any_token = request->token == 0 && request->op != SIMBA_OP_RENEW && request->op != SIMBA_OP_WRITE_NOTE;
+    const simba_op op = request->op;
+    if (op != SIMBA_OP_ACQUIRE && op != SIMBA_OP_RENEW && op != SIMBA_OP_RELEASE && op != SIMBA_OP_WRITE_NOTE)
+        return false;
+    const bool any_token = request->token == 0 && op != SIMBA_OP_RENEW && op != SIMBA_OP_WRITE_NOTE;
     return row->nonce == request->nonce && strcmp(row->owner.id, request->id) == 0 &&
            (any_token || row->owner.token == request->token);
-}
-
-static bool is_the_holders(simba_op op)
-{
-    return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE;
 }
 
 static void extend(simba__row *row, simba__row_now now, const simba_request *request)
@@ -77,44 +75,31 @@ static void vacate(simba__row *row)
     row->version++;
 }
 
-/* A write that its sender gave up may arrive after the next one of the same grant, and must not undo it. A write that arrives
- * twice is carried out twice, which changes nothing. */
-static bool is_overtaken(const simba__row *row, const simba_request *request)
+/* False: a later write has overtaken this one, which its sender gave up, and must not be undone. A write that arrives twice is
+ * carried out twice, which changes nothing. */
+static bool write_note(simba__row *row, simba__row_now now, const simba_request *request)
 {
-    return row->note_token > request->token ||
-           (row->note_token == request->token && row->note_number > request->note_number);
-}
-
-static void write_note(simba__row *row, simba__row_now now, const simba_request *request)
-{
+    if (row->note_token > request->token ||
+        (row->note_token == request->token && row->note_number > request->note_number))
+        return false;
     row->note_token = request->token;
     row->note_number = request->note_number;
     row->note_written_at_ms = now.epoch_us / 1000;
-}
-
-/* Has anybody ever owned it? */
-static bool is_known(const simba__row *row)
-{
-    return row->version != 0 || row->note_token != 0;
-}
-
-static bool has_tokens_left(const simba__row *row)
-{
-    return row->token < SIMBA__TOKEN_MAX;
+    return true;
 }
 
 bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *request)
 {
     simba_reply *reply = &request->reply;
     const bool is_free = simba__row_is_free(row, now);
-    const bool mine = !is_free && is_the_holders(request->op) && is_mine(row, request);
+    const bool mine = !is_free && is_mine(row, request);
     bool changed = false;
 
     reply->status = 0;
     reply->outcome = SIMBA_NOT_MINE;
     switch (request->op) {
     case SIMBA_OP_ACQUIRE:
-        if (is_free && !has_tokens_left(row))
+        if (is_free && row->token >= SIMBA__TOKEN_MAX)
             reply->status = SIMBA_ESTORE;
         else if (is_free)
             grant(row, now, request);
@@ -144,14 +129,12 @@ bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *reques
         changed = !is_free;
         break;
     case SIMBA_OP_WRITE_NOTE:
-        changed = mine && !is_overtaken(row, request);
-        if (changed)
-            write_note(row, now, request);
-        else if (was_revoked(row, request))
+        changed = mine && write_note(row, now, request);
+        if (!changed && was_revoked(row, request))
             reply->outcome = SIMBA_REVOKED;
         break;
     case SIMBA_OP_FORGET:
-        changed = is_free && is_known(row);
+        changed = is_free && (row->version != 0 || row->note_token != 0); /* somebody has owned it */
         break;
     case SIMBA_OP_READ:
     case SIMBA_OP_READ_NOTE:

@@ -17,27 +17,18 @@ static bool owes_a_run(const simba__policy *policy, const simba__record *record)
     return policy->at_least_once && record->state != SIMBA__RUN_NONE && record->due_ms > record->through_ms;
 }
 
-static int64_t retry_at_ms(const simba__record *record)
-{
-    const int64_t doublings = simba__min64(simba__max64(record->tries, 1) - 1, 20);
-    return simba__sat_add(record->ended_ms, simba__min64(SIMBA__RETRY_FIRST_MS << doublings, SIMBA__RETRY_LAST_MS));
-}
-
 /* The run to repeat: at once if it was cut short, after a pause if it failed. A clock that went back must not
  * prolong the pause. */
 static simba__plan plan_again(const simba__record *record, int64_t now_ms)
 {
     const bool cut_short = record->state == SIMBA__RUN_BEGUN;
-    const int64_t retry_ms = simba__min64(retry_at_ms(record), simba__sat_add(now_ms, SIMBA__RETRY_LAST_MS));
+    const int64_t doublings = simba__min64(simba__max64(record->tries, 1) - 1, 20);
+    const int64_t pause_ms = simba__min64(SIMBA__RETRY_FIRST_MS << doublings, SIMBA__RETRY_LAST_MS);
+    const int64_t retry_ms =
+        simba__min64(simba__sat_add(record->ended_ms, pause_ms), simba__sat_add(now_ms, SIMBA__RETRY_LAST_MS));
     if (!cut_short && now_ms < retry_ms)
         return (simba__plan){.kind = SIMBA__PLAN_WAIT, .at_ms = retry_ms};
     return (simba__plan){SIMBA__PLAN_RUN, record->due_ms, record->missed, cut_short};
-}
-
-static simba__plan plan_wait(const simba__policy *policy, const simba__record *record, int64_t after_ms)
-{
-    return (simba__plan){.kind = SIMBA__PLAN_WAIT,
-                         .at_ms = simba__recurrence_next(&policy->recurrence, record->anchor_ms, after_ms)};
 }
 
 /* The due time after `from_ms` that leaves at most the limit of due times to run. */
@@ -63,8 +54,9 @@ simba__plan simba__schedule_plan(const simba__policy *policy, const simba__recor
     const int64_t anchor_ms = record->anchor_ms;
     const int64_t settled = settled_ms(policy, record);
     const int64_t from_ms = policy->catch_up == SIMBA_CATCH_UP_SKIP ? simba__max64(settled, since_ms - 1) : settled;
-    if (simba__recurrence_next(recurrence, anchor_ms, from_ms) > now_ms)
-        return plan_wait(policy, record, from_ms);
+    const int64_t next_ms = simba__recurrence_next(recurrence, anchor_ms, from_ms);
+    if (next_ms > now_ms)
+        return (simba__plan){.kind = SIMBA__PLAN_WAIT, .at_ms = next_ms};
     const int64_t due_ms = policy->catch_up == SIMBA_CATCH_UP_ALL
                                ? oldest_within_limit(policy, anchor_ms, from_ms, now_ms)
                                : simba__recurrence_last(recurrence, anchor_ms, from_ms, now_ms);

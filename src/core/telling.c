@@ -1,8 +1,6 @@
 /* See telling.h. */
 #include "core/telling.h"
 
-#include <string.h>
-
 bool simba__telling_note(simba__telling *telling, const simba__actions *actions, bool wants_changes)
 {
     if (!actions->acquired && !actions->released && !actions->changed)
@@ -18,19 +16,17 @@ bool simba__telling_note(simba__telling *telling, const simba__actions *actions,
 
 bool simba__telling_take(simba__telling *telling, const simba_owner *owner, simba__tell *ret_tell)
 {
-    memset(ret_tell, 0, sizeof *ret_tell);
+    *ret_tell = (simba__tell){.ack = telling->released};
     if (telling->acquired && telling->released) {
         /* Leadership came and went before the application could be told. To start leading now would be wrong. */
         telling->acquired = false;
         telling->released = false;
-        ret_tell->ack = true;
         return true;
     }
     if (!telling->acquired && !telling->released && !telling->changed)
         return false;
     ret_tell->acquired = telling->acquired;
     ret_tell->released = telling->released;
-    ret_tell->ack = telling->released;
     ret_tell->reason = (simba_reason)telling->reason;
     ret_tell->state = (simba_state){telling->told, *owner};
     if (telling->acquired && ret_tell->state.before.token == ret_tell->state.after.token)

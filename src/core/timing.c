@@ -100,6 +100,16 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
     };
     timing.lease_ns = less_drift(&timing, timing.ttl_ns + timing.transition_ns);
     timing.lease_ttl_ns = less_drift(&timing, timing.ttl_ns);
+    /* How long before the end of the ttl to renew. The transition, less the drift bound, gives time for retries, and the spare
+     * time lets the holder renew after an outage as long as the transition. If the transition is short or missing, that time
+     * must come out of the ttl. */
+    const int64_t spare_ns = simba__min64(timing.ttl_ns / 20, 500 * MS);
+    const int64_t drift_ns = timing.transition_ns - less_drift(&timing, timing.transition_ns);
+    const int64_t usual_ns = simba__min64(spare_ns + drift_ns, timing.ttl_ns / 4);
+    const int64_t lead_ns = simba__max64(usual_ns, timing.ttl_ns / 3 - timing.transition_ns);
+    timing.renew_after_ns = timing.lease_ttl_ns - lead_ns;
+    timing.window_ns = timing.lease_ns - timing.renew_after_ns; /* less the margin, which is yet to be checked */
+    timing.last_ns = spare_ns / 2;
     /* Jitter that is longer than the lease would be most of the fail-over time. */
     const int64_t lease_ns = timing.ttl_ns + timing.transition_ns;
     timing.jitter_max_ns = simba__min64(ms->jitter_max_ms * MS, lease_ns / 10);
@@ -112,8 +122,9 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
                      session ? SIMBA_LEASE_MAX_MS : simba__longest_margin_ms(&timing, 0), err);
     if (rc < 0)
         return simba__wrap(err, rc, "the window for renewing is %lld ms, and half of it must stay for that",
-                           (long long)(simba__period_window_ns(&timing) / MS));
+                           (long long)(timing.window_ns / MS));
     timing.stop_margin_ns = ms->stop_margin_ms * MS;
+    timing.window_ns -= timing.stop_margin_ns;
     *ret_timing = timing;
     return 0;
 }
@@ -136,8 +147,7 @@ int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms
     /* The time left of a session goes up and down between signs of life; a holder needs more of it than the margin. */
     if (timing->session)
         return session_ms / 3;
-    const int64_t window_ns = simba__period_window_ns(timing) + timing->stop_margin_ns;
-    return simba__max64(window_ns / MS / 2, 0);
+    return simba__max64((timing->window_ns + timing->stop_margin_ns) / MS / 2, 0);
 }
 
 int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err)
@@ -148,39 +158,18 @@ int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_e
                              (long long)ms);
 }
 
-/* The time needed beyond the transition, so that the holder can still renew after an outage as long as the
- * transition. */
-static int64_t spare_ns(const simba__timing *timing)
-{
-    return simba__min64(timing->ttl_ns / 20, 500 * MS);
-}
-
-/* How long before the end of the ttl to renew. The transition, less the drift bound, gives time for retries; if it
- * is short or missing, that time has to come out of the ttl. */
-static int64_t lead_ns(const simba__timing *timing)
-{
-    const int64_t taken_off = timing->transition_ns - less_drift(timing, timing->transition_ns);
-    const int64_t usual = simba__min64(spare_ns(timing) + taken_off, timing->ttl_ns / 4);
-    return simba__max64(usual, timing->ttl_ns / 3 - timing->transition_ns);
-}
-
 simba_local simba__period_renew_at(const simba__timing *timing, simba_local from)
 {
     const int64_t grid = simba__max64(simba__min64(timing->ttl_ns / 40, 250 * MS), 1);
-    const int64_t at = from.ns + simba__lease_ttl_ns(timing) - lead_ns(timing);
-    return (simba_local){at - at % grid};
-}
-
-int64_t simba__period_window_ns(const simba__timing *timing)
-{
-    return simba__lease_ns(timing) - (simba__lease_ttl_ns(timing) - lead_ns(timing)) - timing->stop_margin_ns;
+    const int64_t at = from.ns + timing->renew_after_ns;
+    return timing->session ? SIMBA__NEVER : (simba_local){at - at % grid};
 }
 
 int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms)
 {
     if (timing->session)
         return simba__session_ns(timing, session_ms) / 2;
-    return (simba__period_window_ns(timing) + timing->stop_margin_ns) / 4 * 3;
+    return (timing->window_ns + timing->stop_margin_ns) / 4 * 3;
 }
 
 /* `base` doubled `times` times, at most `most`, then varied by a quarter so that the contenders of a fleet do not
@@ -196,13 +185,7 @@ static int64_t growing_ns(int64_t base, unsigned times, int64_t most, uint64_t *
 
 int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)
 {
-    const int64_t window = simba__period_window_ns(timing);
-    return growing_ns(window / 32, failures - 1, window / 6, seed);
-}
-
-int64_t simba__period_last_ns(const simba__timing *timing)
-{
-    return spare_ns(timing) / 2;
+    return growing_ns(timing->window_ns / 32, failures - 1, timing->window_ns / 6, seed);
 }
 
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)
@@ -216,14 +199,12 @@ int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures,
 
 int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
 {
-    if (timing->session)
-        return op == SIMBA_OP_RELEASE ? simba__min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
-    if (op == SIMBA_OP_RENEW)
-        return simba__min64(timing->op_timeout_ns, simba__max64(simba__period_window_ns(timing) / 4, 20 * MS));
     /* A stop should not take long: if the release fails, the lease ends by itself. */
     const int64_t most =
         op == SIMBA_OP_RELEASE ? simba__min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
-    return simba__min64(most, simba__max64(simba__lease_ns(timing) / 4, 50 * MS));
+    const int64_t share = op == SIMBA_OP_RENEW ? simba__max64(timing->window_ns / 4, 20 * MS)
+                                               : simba__max64(timing->lease_ns / 4, 50 * MS);
+    return timing->session ? most : simba__min64(most, share);
 }
 
 /* --- the others ---------------------------------------------------------------------------------- */
@@ -242,9 +223,7 @@ static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *see
 
 int64_t simba__owner_left_ns(const simba_owner *owner, int64_t now_ms)
 {
-    int64_t left_ms;
-    if (__builtin_sub_overflow(owner->transition_at_ms, now_ms, &left_ms))
-        left_ms = now_ms < 0 ? SIMBA_LEASE_MAX_MS : 0;
+    const int64_t left_ms = simba__sat_sub(owner->transition_at_ms, now_ms);
     return simba__max64(simba__min64(left_ms, SIMBA_LEASE_MAX_MS), 0) * MS;
 }
 

@@ -21,8 +21,14 @@ typedef struct simba__timing {
     int64_t jitter_max_ns;
     int64_t op_timeout_ns;
     int64_t drift_ppm;
-    int64_t lease_ns; /* see simba__lease_ns; computed once, because every step of a machine asks for it */
-    int64_t lease_ttl_ns;
+    /* How long a lease lasts by our own clock, counted from handing over its request: the time that the store grants, less what
+     * the two clocks may drift apart meanwhile. Likewise its ttl. */
+    int64_t lease_ns, lease_ttl_ns;
+    int64_t renew_after_ns; /* when to renew a lease, counted likewise: just before the ttl is over */
+    int64_t window_ns;      /* between renewing and the last moment to tell the holder: room for retries */
+    /* How long before the holder must be told to make the last attempt to renew. Late enough for an outage as long as the
+     * transition to be over, early enough for an answer. */
+    int64_t last_ns;
     bool session; /* the lease is a session: the store says how long it lasts, and nothing is renewed */
 } simba__timing;
 
@@ -36,19 +42,7 @@ simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing 
 int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_ms, bool session,
                           simba_error *err, simba__timing *ret_timing);
 
-/* How long a lease lasts by our own clock, counted from handing over its request: the time that the store grants,
- * less what the two clocks may drift apart meanwhile. */
-static inline int64_t simba__lease_ns(const simba__timing *timing)
-{
-    return timing->lease_ns;
-}
-
-static inline int64_t simba__lease_ttl_ns(const simba__timing *timing)
-{
-    return timing->lease_ttl_ns;
-}
-
-/* The same for a session that lasts for `ms` in the store. */
+/* How long a session that lasts for `ms` in the store lasts by our own clock. */
 int64_t simba__session_ns(const simba__timing *timing, int64_t ms);
 /* The longest stop margin that fits: half of the window for renewing must remain, and two thirds of a session of
  * `session_ms`. 0: none fits. */
@@ -64,20 +58,13 @@ int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba
  * for renewing has passed, or twice the time between two signs of life of a session. */
 int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms);
 
-/* When the owner renews a lease that counts from `from`: just before the ttl is over. Rounded down to a grid, so
- * that renewals of many mutexes fall together and share a batch. */
+/* When the owner renews a lease that counts from `from`. Rounded down to a grid, so that renewals of many mutexes fall
+ * together and share a batch. Never in a session, which the store keeps alive for all of its leases at once. */
 simba_local simba__period_renew_at(const simba__timing *timing, simba_local from);
-
-/* The time between renewing and the last moment to tell the holder: room for retries. */
-int64_t simba__period_window_ns(const simba__timing *timing);
 
 /* The pause after the given number of failed renewals (1, 2, …). It grows, but lets several attempts fit into the
  * window. */
 int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
-
-/* How long before the holder must be told to make the last attempt to renew. Late enough for an outage as long as
- * the transition to be over, early enough for an answer. */
-int64_t simba__period_last_ns(const simba__timing *timing);
 
 /* The pause after the given number of failed acquires. It grows up to the upper bound of the jitter, or to its
  * default, so that a waiter finds a store that comes back as fast as a mutex that becomes free. */

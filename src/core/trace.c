@@ -59,29 +59,24 @@ void simba__count_error(simba_stats *stats, int code)
     stats->errors_by_code[known ? -code : 0]++;
 }
 
-static void count_answer(simba_stats *stats, simba_op op, const simba__event *event)
-{
-    const simba_reply *reply = event->reply;
-    if (op == SIMBA_OP_RENEW) {
-        const bool renewed = reply->status == 0 && reply->outcome == SIMBA_MINE;
-        stats->renewals += renewed;
-        stats->renewals_failed += !renewed;
-    }
-    if (reply->status == 0)
-        simba__histogram_add(op == SIMBA_OP_ACQUIRE ? &stats->acquire
-                             : op == SIMBA_OP_RENEW ? &stats->renew
-                                                    : &stats->release,
-                             event->now.ns - event->sent_at.ns);
-}
-
 void simba__count_step(simba_stats *stats, const simba__step *step, simba_local *since)
 {
     const simba__event *event = step->event;
     const simba__actions *actions = step->actions;
     const bool waited = step->was_phase == SIMBA__SEEK;
     const bool waits = step->machine->phase == SIMBA__SEEK;
-    if (event->kind == SIMBA__EV_REPLY)
-        count_answer(stats, step->was_op, event);
+    if (event->kind == SIMBA__EV_REPLY) {
+        const simba_op op = step->was_op;
+        const bool answered = event->reply->status == 0;
+        const bool renewed = answered && event->reply->outcome == SIMBA_MINE;
+        stats->renewals += op == SIMBA_OP_RENEW && renewed;
+        stats->renewals_failed += op == SIMBA_OP_RENEW && !renewed;
+        if (answered)
+            simba__histogram_add(op == SIMBA_OP_ACQUIRE ? &stats->acquire
+                                 : op == SIMBA_OP_RENEW ? &stats->renew
+                                                        : &stats->release,
+                                 event->now.ns - event->sent_at.ns);
+    }
     /* A machine that seeks leadership counts as waiting, whatever happens to its requests. */
     if (waits && !waited) {
         stats->waiting++;
@@ -104,51 +99,26 @@ void simba__count_step(simba_stats *stats, const simba__step *step, simba_local 
 
 /* --- the event log -------------------------------------------------------------------------------- */
 
-static void write_event(const simba__event *event, char *words, size_t size)
+void simba__trace_step(const simba__step *step, int64_t shift_ns, simba__trace_fn say, void *user)
 {
     static const char *const pushes[] = {"changed",      "released",     "acquired", "freed",
                                          "session-lost", "session-back", "noted"};
-    switch (event->kind) {
-    case SIMBA__EV_START:
-        snprintf(words, size, "start");
-        break;
-    case SIMBA__EV_STOP:
-        snprintf(words, size, "stop");
-        break;
-    case SIMBA__EV_PUSH:
-        snprintf(words, size, "push %s", pushes[event->push->kind]);
-        break;
-    case SIMBA__EV_REPLY:
-        if (event->reply->status < 0)
-            snprintf(words, size, "failed %s", simba_error_name(event->reply->status));
-        break;
-    case SIMBA__EV_TIMER:
-    case SIMBA__EV_ACK:
-        break;
-    }
-}
-
-static void write_lease(const simba__contention *machine, const simba__event *event, int64_t shift_ns, char *words,
-                        size_t size)
-{
-    const simba_local session = machine->timing->session ? event->session_until : SIMBA__NEVER;
-    const simba_local until = simba__contention_valid_until(machine);
-    const int64_t left_ns = simba__lease_left_ns(until, session, event->now);
-    const int64_t ttl_ns = simba__lease_left_ns(simba__contention_ttl_until(machine), session, event->now);
-    const int64_t at_ns = event->now.ns + shift_ns;
-    if (left_ns > 0)
-        snprintf(words, size, "lease %lld %lld %llu", (long long)(at_ns + ttl_ns), (long long)(at_ns + left_ns),
-                 (unsigned long long)machine->token);
-}
-
-void simba__trace_step(const simba__step *step, int64_t shift_ns, simba__trace_fn say, void *user)
-{
+    const simba__contention *machine = step->machine;
     const simba__actions *actions = step->actions;
     const simba__event *event = step->event;
-    char words[128] = "";
-    write_event(event, words, sizeof words);
-    if (words[0])
+    char words[128];
+    if (event->kind == SIMBA__EV_START)
+        say(user, "start");
+    if (event->kind == SIMBA__EV_STOP)
+        say(user, "stop");
+    if (event->kind == SIMBA__EV_PUSH) {
+        snprintf(words, sizeof words, "push %s", pushes[event->push->kind]);
         say(user, words);
+    }
+    if (event->kind == SIMBA__EV_REPLY && event->reply->status < 0) {
+        snprintf(words, sizeof words, "failed %s", simba_error_name(event->reply->status));
+        say(user, words);
+    }
     if (actions->released) {
         snprintf(words, sizeof words, "lost %s", simba_reason_name(actions->reason));
         say(user, words);
@@ -157,13 +127,17 @@ void simba__trace_step(const simba__step *step, int64_t shift_ns, simba__trace_f
         snprintf(words, sizeof words, "request %s", simba__op_name(actions->op));
         say(user, words);
     }
-    words[0] = '\0';
     /* A session grows longer without a request: its owner finds the new end when it looks at the old one. */
-    const bool looks = event->kind == SIMBA__EV_TIMER && step->machine->timing->session;
-    if (event->kind == SIMBA__EV_REPLY || actions->released || looks)
-        write_lease(step->machine, event, shift_ns, words, sizeof words);
-    if (words[0])
+    const bool looks = event->kind == SIMBA__EV_TIMER && machine->timing->session;
+    const simba_local session = machine->timing->session ? event->session_until : SIMBA__NEVER;
+    const int64_t left_ns = simba__lease_left_ns(simba__contention_valid_until(machine), session, event->now);
+    if (left_ns > 0 && (event->kind == SIMBA__EV_REPLY || actions->released || looks)) {
+        const int64_t ttl_ns = simba__lease_left_ns(simba__contention_ttl_until(machine), session, event->now);
+        const int64_t at_ns = event->now.ns + shift_ns;
+        snprintf(words, sizeof words, "lease %lld %lld %llu", (long long)(at_ns + ttl_ns), (long long)(at_ns + left_ns),
+                 (unsigned long long)machine->token);
         say(user, words);
+    }
     if (actions->done)
         say(user, "stopped");
 }

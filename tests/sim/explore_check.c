@@ -77,7 +77,7 @@ static void check_told(world *w, const member *m)
     if (!m->is_alive || machine->phase != SIMBA__HOLD || is_awake(m))
         return;
     const simba_local end =
-        w->timing->session ? m->session_until : simba__local_add(machine->lease_from, simba__lease_ns(w->timing));
+        w->timing->session ? m->session_until : simba__local_add(machine->lease_from, w->timing->lease_ns);
     if (simba__local_reached(m->now, simba__local_add(end, -w->timing->stop_margin_ns)))
         check_world_broken(w, "S2", "member-%u leads on, and is not told that its lease is about to end", number(w, m));
     if (w->timing->hold_limit_ns &&

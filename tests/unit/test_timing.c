@@ -91,8 +91,8 @@ static void the_longest_lease_fits(void **state)
 {
     (void)state;
     const simba__timing timing = resolved(SIMBA_LEASE_MAX_MS - 6000, 6000);
-    assert_true(simba__lease_ns(&timing) > 0);
-    assert_true(simba__lease_ns(&timing) < SIMBA_LEASE_MAX_MS * MS);
+    assert_true(timing.lease_ns > 0);
+    assert_true(timing.lease_ns < SIMBA_LEASE_MAX_MS * MS);
     const simba_local late = {INT64_MAX - 5};
     assert_int_equal(simba__local_add(late, 100).ns, INT64_MAX);
 }
@@ -106,7 +106,7 @@ static void a_lease_ends_here_before_it_ends_there(void **state)
     for (size_t i = 0; i < sizeof ttls / sizeof *ttls; i++)
         for (size_t j = 0; j < sizeof transitions / sizeof *transitions; j++) {
             const simba__timing timing = resolved(ttls[i], transitions[j]);
-            const int64_t ours_ns = simba__lease_ns(&timing);
+            const int64_t ours_ns = timing.lease_ns;
             const int64_t theirs_ns = ours_ns + ours_ns / 1000 * 10 + 1;
             assert_true(theirs_ns <= (ttls[i] + transitions[j]) * MS);
         }
@@ -121,12 +121,12 @@ static void renewal_comes_just_before_the_ttl_ends(void **state)
         for (int64_t transition_ms = 0; transition_ms < 20000; transition_ms = transition_ms * 4 + 7) {
             const simba__timing timing = resolved(ttl_ms, transition_ms);
             const int64_t after_ns = simba__period_renew_at(&timing, from).ns - from.ns;
-            assert_true(after_ns < simba__lease_ttl_ns(&timing));
-            assert_true(after_ns > simba__lease_ttl_ns(&timing) / 2);
-            assert_true(simba__period_window_ns(&timing) >= ttl_ms * MS / 5);
+            assert_true(after_ns < timing.lease_ttl_ns);
+            assert_true(after_ns > timing.lease_ttl_ns / 2);
+            assert_true(timing.window_ns >= ttl_ms * MS / 5);
         }
     const simba__timing usual = resolved(10000, 6000);
-    const int64_t before_ns = simba__lease_ttl_ns(&usual) - (simba__period_renew_at(&usual, from).ns - from.ns);
+    const int64_t before_ns = usual.lease_ttl_ns - (simba__period_renew_at(&usual, from).ns - from.ns);
     assert_in_range(before_ns, 500 * MS, 750 * MS);
 }
 
@@ -146,7 +146,7 @@ static void several_retries_fit_into_the_window(void **state)
     const int64_t transitions[] = {0, 1000, 6000};
     for (size_t i = 0; i < 3; i++) {
         const simba__timing timing = resolved(10000, transitions[i]);
-        const int64_t window_ns = simba__period_window_ns(&timing);
+        const int64_t window_ns = timing.window_ns;
         uint64_t seed = 5;
         int64_t spent_ns = 0;
         unsigned tries = 0;
@@ -231,7 +231,7 @@ static void answers_are_not_waited_for_too_long(void **state)
 {
     (void)state;
     const simba__timing timing = resolved(10000, 6000);
-    assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_RENEW) <= simba__period_window_ns(&timing) / 4);
+    assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_RENEW) <= timing.window_ns / 4);
     assert_int_equal(simba__period_op_timeout_ns(&timing, SIMBA_OP_RELEASE), 1000 * MS);
     assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_ACQUIRE) <= 4000 * MS);
 }

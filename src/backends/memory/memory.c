@@ -398,15 +398,6 @@ static void set_note(struct row *row, unsigned char *note, size_t size)
     row->note_size = size;
 }
 
-/* Nobody owns the mutex. Its watchers stay, and the row stays for them, as good as new. */
-static void forget(struct row *row)
-{
-    const uint64_t token = row->kept.token;
-    set_note(row, NULL, 0);
-    simba__free(row->kept.owner_id);
-    row->kept = (struct kept){.token = token};
-}
-
 /* Watchers want to hear when the owner or the note changes, and not of renewals. False: neither has changed. */
 static bool is_news(uint64_t token_before, bool owned_before, bool had_note, const simba_owner *owner,
                     const simba_request *request, simba_push *ret_push)
@@ -420,12 +411,6 @@ static bool is_news(uint64_t token_before, bool owned_before, bool had_note, con
         ret_push->owner = *owner;
     ret_push->now_ms = request->reply.now_ms;
     return true;
-}
-
-static int tell_note(struct instance *self, const struct row *row, simba_request *request)
-{
-    const simba_stored_note note = {row->note, row->note_size, row->kept.note_token, row->kept.note_written_at_ms};
-    return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
 /* Under the store's lock. SIMBA_ENOMEM; or 0, and the push for our own waiters. */
@@ -454,10 +439,15 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
         set_note(row, note, request->note_size);
         note = NULL;
     } else if (changed && request->op == SIMBA_OP_FORGET) {
-        forget(row);
+        /* Nobody owns the mutex. Its watchers stay, and the row stays for them, as good as new. */
+        set_note(row, NULL, 0);
+        simba__free(row->kept.owner_id);
+        row->kept = (struct kept){.token = row->kept.token};
         load(&row->kept, &data);
-    } else if (request->op == SIMBA_OP_READ_NOTE) {
-        rc = tell_note(self, row, request);
+    } else if (request->op == SIMBA_OP_READ_NOTE && row->note) {
+        rc = self->host->noted(
+            self->host, request,
+            &(simba_stored_note){row->note, row->note_size, row->kept.note_token, row->kept.note_written_at_ms});
     }
     if (changed && is_news(token_before, owned_before, had_note, &data.owner, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
