@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIDES_MAX = 3, ROUNDS_MAX = 20000, PAIRS = 32, STRETCH_MS = 5000, PATIENCE_S = 60 };
+enum { SIDES_MAX = 3, ROUNDS_MAX = 20000, PAIRS = 16, STRETCH_MS = 6000, PATIENCE_S = 60 };
 
 static char temp_dir[512];
 static pid_t temp_dir_owner;

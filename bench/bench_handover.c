@@ -71,15 +71,10 @@ static void pass_to_and_fro(shared *s, int me, simba_locker *locker, int64_t unt
 /* A child process opens a client of its own, as every process must. */
 static void play(shared *s, int me, const char *url, int64_t until_ns)
 {
-    simba_client *client = NULL;
-    simba_locker *locker = NULL;
-    simba_error error;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
-    bench_check(simba_locker_new(client, "ball", NULL, &error, &locker), "locker", &error);
-    pass_to_and_fro(s, me, locker, until_ns);
-    simba_locker_free(locker);
-    simba_client_close(client);
+    bench_locker l = bench_locker_open(url, "ball");
+    pass_to_and_fro(s, me, l.locker, until_ns);
+    bench_locker_close(&l);
     exit(0);
 }
 

@@ -85,6 +85,7 @@ static uint64_t losses(const simba_stats *stats)
 
 static void measure_estate(size_t size)
 {
+    char what[64];
     redisContext *raw = connect_raw();
     const pid_t holder = start_holder(size);
     const int64_t keys = key_count(raw); /* the queue of each mutex will be one more */
@@ -96,10 +97,10 @@ static void measure_estate(size_t size)
     waitpid(holder, NULL, 0);
     const int64_t killed_ns = bench_now_ns();
     bench_crowd_await_held(&heirs);
-    bench_row("all had after", (double)(bench_now_ns() - killed_ns) / 1e9, "s");
+    snprintf(what, sizeof what, "%zu of a killed process: all had", size);
+    bench_row(what, (double)(bench_now_ns() - killed_ns) / 1e9, "s");
     bench_sleep_ms(2LL * TTL_MS); /* all are renewed */
     const simba_stats after = bench_crowd_stats(&heirs);
-    bench_row("mutexes", (double)size, "");
     bench_row("requests that failed", (double)(after.errors - before.errors), "");
     bench_row("leases lost again", (double)(losses(&after) - losses(&before)), "");
     bench_row("held 4 s later", (double)after.held, "");
