@@ -116,11 +116,11 @@ add_library(simba::simba ALIAS simba_shared)
 _simba_static_library(simba_static simba_objects simba)
 set_target_properties(simba_static PROPERTIES EXPORT_NAME static)
 foreach(_library IN ITEMS simba_shared simba_static)
-    # The list of stores is for src/backends/registry.c: a line for each, built in, a module or left out.
+    # The list of stores is for src/stores/registry.c: a line for each, built in, a module or left out.
     file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/${_library}/stores.inc"
         CONTENT "$<JOIN:$<TARGET_PROPERTY:${_library},SIMBA_STORES>,\n>\n")
     target_sources(${_library} PRIVATE
-        $<TARGET_OBJECTS:simba_base_objects> "${PROJECT_SOURCE_DIR}/src/backends/registry.c")
+        $<TARGET_OBJECTS:simba_base_objects> "${PROJECT_SOURCE_DIR}/src/stores/registry.c")
     target_include_directories(${_library} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
         "${PROJECT_BINARY_DIR}/generated/${_library}")
     set_target_properties(${_library} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
@@ -131,7 +131,7 @@ endforeach()
 set(SIMBA_STORES_BUILTIN "" CACHE STRING
     "Stores to build into the shared library instead, of: redis;mysql;postgresql;zookeeper. The static library has all of them")
 foreach(_store IN LISTS SIMBA_STORES_BUILTIN)
-    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/backends/${_store}")
+    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/backends/${_store}" AND NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/stores/${_store}")
         message(FATAL_ERROR "SIMBA_STORES_BUILTIN names \"${_store}\", and there is no such store.")
     endif()
 endforeach()
@@ -163,8 +163,18 @@ function(_simba_module name packages)
     set(SIMBA_MODULES ${SIMBA_MODULES} ${module} PARENT_SCOPE)
 endfunction()
 
+# _simba_store_sources(<variable> <name>): the sources of a store's folder.
+function(_simba_store_sources variable name)
+    set(folder src/stores/${name})
+    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
+        set(folder src/backends/${name})
+    endif()
+    simba_glob(sources ${folder}/*.c)
+    set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
 # simba_backend(<name> [LINK] [USES <folder>] [MODULE <Debian package>…] [PKG <pkg-config module>…] [LIB <library> HEADER
-# <header>]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define
+# <header>]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles src/stores/<name>/*.c, which define
 # simba__backend_<name>, the folder that it shares with other stores, and with LINK the connections of src/net, which need
 # OpenSSL; links the modules of pkg-config, and the library, which is one without a pkg-config file that is of use; tells the tests with
 # SIMBA_WITH_<NAME>=1. MODULE: it is one of the shared library, see SIMBA_STORES_BUILTIN, and these packages bring the
@@ -203,13 +213,13 @@ function(simba_backend name)
         set(SIMBA_PC_LIBS ${SIMBA_PC_LIBS} -l${arg_LIB} PARENT_SCOPE)
     endif()
 
-    simba_glob(sources src/backends/${name}/*.c)
+    _simba_store_sources(sources ${name})
     _simba_object_library(simba_store_${name} ${sources})
     target_link_libraries(simba_store_${name} PRIVATE simba_${name}_client)
     set(objects $<TARGET_OBJECTS:simba_store_${name}>)
     if(arg_USES)
         if(NOT TARGET simba_store_${arg_USES})
-            simba_glob(sources src/backends/${arg_USES}/*.c)
+            _simba_store_sources(sources ${arg_USES})
             _simba_object_library(simba_store_${arg_USES} ${sources})
         endif()
         list(APPEND objects $<TARGET_OBJECTS:simba_store_${arg_USES}>)

@@ -266,10 +266,12 @@ SIMBA_API const char *simba_url_path(const simba_url *url);
 SIMBA_API const char *simba_url_query(const simba_url *url, const char *key);
 SIMBA_API const char *simba_url_shown(const simba_url *url);
 
-/* Where leases are sessions (SIMBA_CAP_SESSION), ttl and transition do not apply and nothing is renewed. Every waiter has
- * its own place in the store's queue, so the store tells contenders by push_to, and `watch` serves only observers. The
- * times at which an owner's lease ends are INT64_MAX. The store carries out a RELEASE in the end if the session lives, even
- * after the request has failed: unlike a lease, the session goes on, because other contenders use it. */
+/* Where every waiter has its own place in the store's queue (SIMBA_CAP_CALLS), the store tells a contender by push_to: RELEASED
+ * when it is invited, CHANGED when it should ask again, or when its grant was forced away. The client then watches a mutex
+ * only for observers, and for contenders with on_changed or on_noted.
+ * Where leases are sessions (SIMBA_CAP_SESSION), ttl and transition do not apply and nothing is renewed. The times at which
+ * an owner's lease ends are INT64_MAX. The store carries out a RELEASE in the end if the session lives, even after the
+ * request has failed: unlike a lease, the session goes on, because other contenders use it. */
 enum {
     SIMBA_CAP_PUSH = 1 << 0,          /* the store pushes a release to waiters */
     SIMBA_CAP_PUSH_EVERY = 1 << 1,    /* observers see every single change */
@@ -283,6 +285,7 @@ enum {
     SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
     SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* only this process can use it */
     SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
+    SIMBA_CAP_CALLS = 1 << 12,        /* the store calls each waiter by push_to; see below */
 };
 
 typedef struct simba_backend {

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/registry.h"
 #include "client/handle.h"
 #include "client/jobs.h"
 #include "client/watches.h"
+#include "stores/registry.h"
 #include "util/clock.h"
 #include "util/descriptors.h"
 #include "util/error.h"

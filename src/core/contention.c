@@ -63,9 +63,9 @@ simba_status simba__contention_status(const machine *m)
     return m->phase == SIMBA__DELAY ? SIMBA_STATUS_STARTING : SIMBA_STATUS_RUNNING;
 }
 
-bool simba__contention_wants_news(const machine *m, unsigned caps)
+bool simba__contention_wants_news(const machine *m, unsigned caps, bool observes)
 {
-    if (m->phase == SIMBA__IDLE || (caps & SIMBA_CAP_SESSION))
+    if (m->phase == SIMBA__IDLE || (caps & SIMBA_CAP_SESSION) || ((caps & SIMBA_CAP_CALLS) && !observes))
         return false;
     if (caps & SIMBA_CAP_WATCH_FREE)
         return true;

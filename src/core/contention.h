@@ -123,8 +123,9 @@ simba_local simba__contention_ttl_until(const simba__contention *machine);
 
 simba_status simba__contention_status(const simba__contention *machine);
 
-/* Should the store watch the mutex for this contender? Where watching has a cost, only waiters need it. */
-bool simba__contention_wants_news(const simba__contention *machine, unsigned caps);
+/* Should the store watch the mutex for this contender? Where watching has a cost, only waiters need it; where the store calls each
+ * waiter by itself, only those that report every change (`observes`). */
+bool simba__contention_wants_news(const simba__contention *machine, unsigned caps, bool observes);
 
 /* Fill in the request that `actions` ask for (of this machine, or of an observation, which has no timing), but for its names. */
 void simba__actions_request(const simba__actions *actions, const simba__timing *timing, simba_request *ret_request);

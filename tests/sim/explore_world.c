@@ -75,7 +75,7 @@ static void send_request(member *m, const simba__actions *actions)
 
 static void watch(world *w, member *m)
 {
-    const bool wants = m->is_running && simba__contention_wants_news(&m->machine, caps_of(w));
+    const bool wants = m->is_running && simba__contention_wants_news(&m->machine, caps_of(w), false);
     if (wants && !m->is_watching && w->bounds->store == EXPLORE_PUSH)
         m->push = SIMBA_PUSH_CHANGED + 1; /* something may have changed before it took effect */
     m->is_watching = wants;

@@ -78,7 +78,8 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
     }
     client_set_timer(party, actions->timer);
     client_want(party, !actions->done &&
-                           (party->is_member ? simba__contention_wants_news(&party->candidate.machine, s->backend.caps)
+                           (party->is_member ? simba__contention_wants_news(&party->candidate.machine, s->backend.caps,
+                                                                            party->candidate.handle.observes)
                                              : party->observation.phase != SIMBA__OBSERVES_NOT));
     if (party->is_member)
         tell_member(s, party, actions);

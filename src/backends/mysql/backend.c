@@ -2,8 +2,8 @@
 #include "backends/mysql/dialect.h"
 #include "backends/mysql/library.h"
 #include "backends/mysql/mysql.h"
-#include "backends/schemes.h"
 #include "backends/sql/store.h"
+#include "stores/schemes.h"
 
 typedef struct store {
     simba__sql_store sql; /* first: the functions of the table are its own */

@@ -3,8 +3,8 @@
 
 #include "backends/postgresql/dialect.h"
 #include "backends/postgresql/postgresql.h"
-#include "backends/schemes.h"
 #include "backends/sql/store.h"
+#include "stores/schemes.h"
 #include "util/mem.h"
 
 typedef struct store {

@@ -8,7 +8,7 @@
 #include "backends/redis/single.h"
 #include "backends/redis/slots.h"
 #include "backends/redis/store.h"
-#include "backends/schemes.h"
+#include "stores/schemes.h"
 #include "util/error.h"
 
 /* Worker threads look names up. If the URL has only addresses, the store needs none. */

@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
 #include "backends/sqlite/grants.h"
 #include "backends/sqlite/notify.h"
 #include "backends/sqlite/options.h"
 #include "backends/sqlite/watches.h"
+#include "stores/schemes.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"

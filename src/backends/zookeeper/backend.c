@@ -1,7 +1,7 @@
 /* zookeeper://: the table of functions. See zookeeper.h for who does what. */
 #include "backends/zookeeper/zookeeper.h"
 
-#include "backends/schemes.h"
+#include "stores/schemes.h"
 #include "util/error.h"
 
 /* --- what becomes of the session --------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ const simba_backend simba__backend_zookeeper = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(zk_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_NOTE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_CALLS | SIMBA_CAP_LIST | SIMBA_CAP_NOTE,
     .workers = 2,
     .init = zk_init,
     .submit = zk_submit,

@@ -1,13 +1,13 @@
 /* See registry.h. The list of our own stores comes from the build, which knows which of them are built in, which are
  * modules, and which were left out. */
-#include "backends/registry.h"
+#include "stores/registry.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/schemes.h"
 #include "module/module.h"
+#include "stores/schemes.h"
 #include "util/error.h"
 #include "util/guess.h"
 #include "util/sized.h"

@@ -5,8 +5,8 @@
 #include <simba/backend.h>
 #include <string.h>
 
-#include "backends/schemes.h"
 #include "core/row.h"
+#include "stores/schemes.h"
 #include "util/assert.h"
 #include "util/error.h"
 #include "util/hash.h"
