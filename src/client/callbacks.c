@@ -1,7 +1,6 @@
 /* See callbacks.h. */
 #include "client/callbacks.h"
 
-#include "client/handle.h"
 #include "client/log.h"
 #include "util/clock.h"
 #include "util/error.h"

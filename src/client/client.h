@@ -163,6 +163,11 @@ struct simba__handle {
     bool handed;   /* the executor has it */
 };
 
+/* Under the lock: what ran its callbacks is done with it. */
+void simba__handle_unref(simba__handle *handle);
+/* It was freed inside its own callback, and may have stopped since. */
+void simba__handle_let_orphan_go(simba__handle *handle);
+
 /* --- candidate.c: a handle that contends --------------------------------------------------------------- */
 
 /* The events that a contender has logged already. */

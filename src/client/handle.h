@@ -11,9 +11,6 @@ int simba__handle_init(simba__handle *handle, const simba__handle_type *type, si
                        simba_error *err);
 /* Does it run, or does a callback of it? */
 bool simba__handle_is_busy(const simba__handle *handle);
-void simba__handle_unref(simba__handle *handle);
-/* It was freed inside its own callback, and may have stopped since. */
-void simba__handle_let_orphan_go(simba__handle *handle);
 void simba__handle_started(simba__handle *handle);
 void simba__handle_stopped(simba__handle *handle);
 /* Carry out what every machine asks for: a request, and the timer. If there is no memory for the request, it fails. `id` and

@@ -211,7 +211,8 @@ int simba_stats_write(const simba_stats *const *stats, const char *const *names,
 {
     if (!are_valid(stats, names, count, flags) || (!ret_text && size > 0))
         return SIMBA_EINVAL;
-    text out = {.start = ret_text, .size = size};
+    text out = {.size = size};
+    out.start = ret_text;
     const char *key = flags & SIMBA_STATS_MUTEX ? "mutex" : "client";
     for (size_t i = 0; i < COUNT_OF(metrics); i++) {
         const metric *shown = &metrics[i];
