@@ -110,6 +110,9 @@ const char *cli_advice(const simba_error *error)
         return "Make room on the disk of the store.";
     if (error->code != SIMBA_EURL && strstr(error->text, "sqlite: ") != NULL)
         return advice_about_file(error);
+    if (error->code == SIMBA_EPERM &&
+        (strstr(error->text, "certificate") != NULL || strstr(error->text, "by TLS: ") != NULL))
+        return "Does the URL name the certificates to trust, and the host as its certificate does? See simba-url(5).";
     switch (error->code) {
     case SIMBA_EUNAVAILABLE:
     case SIMBA_ETIMEDOUT:

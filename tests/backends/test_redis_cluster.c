@@ -235,8 +235,6 @@ static bool renews(simba_reply granted)
     return r.request.reply.status == 0 && r.request.reply.outcome == SIMBA_MINE;
 }
 
-/* A slot moves to another server: a lease can be renewed at every stage, pushes come all along, and in the end everything
- * is at the new place. */
 /* Messages that this server has sent to all others because somebody published something. */
 static long published(server *at)
 {
@@ -274,6 +272,8 @@ static void release_troubles_one_server(void **state)
     testhost_close(&a);
 }
 
+/* A slot moves to another server: a lease can be renewed at every stage, pushes come all along, and in the end everything
+ * is at the new place. */
 static void slot_moves(void **state)
 {
     const unsigned slot = simba__redis_slot("orders");

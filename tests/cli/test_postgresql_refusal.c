@@ -26,6 +26,19 @@ static void no_tls(void **state)
     assert_all_refused(url_of("postgres", "simba"), 78, "add ?sslmode=disable to the URL if nobody can listen");
 }
 
+/* The default is to verify the server's certificate, and nobody has named an authority. */
+static void no_authority(void **state)
+{
+    server secure;
+    char url[96];
+    (void)state;
+    server_init(&secure);
+    assert_true(server_start_postgresql_tls(&secure));
+    snprintf(url, sizeof url, "postgresql://postgres@localhost:%d/simba", secure.port);
+    assert_all_refused(url, 77, ". Does the URL name the certificates to trust");
+    server_fini(&secure);
+}
+
 static void no_database(void **state)
 {
     (void)state;
@@ -54,7 +67,8 @@ static int stop_server(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {TEST(a_refused_login), TEST(no_tls), TEST(no_database), TEST(no_table)};
+    const struct CMUnitTest tests[] = {TEST(a_refused_login), TEST(no_tls), TEST(no_authority), TEST(no_database),
+                                       TEST(no_table)};
     helper_main(argc, argv);
     if (!server_has("psql")) {
         puts("1..0 # SKIP PostgreSQL is not installed");

@@ -116,6 +116,20 @@ static void no_tls(void **state)
     assert_all_refused(url, 78, "give it TLS, or take that out of the URL");
 }
 
+/* The certificate is for "localhost". Somebody else may have the address: that is no matter of users and passwords. */
+static void the_certificate_of_another_host(void **state)
+{
+    server secure;
+    char url[192];
+    (void)state;
+    server_init(&secure);
+    assert_true(server_make_certificates(secure.folder));
+    assert_true(server_start_redis_tls(&secure, secure.folder, "hunt3r", NULL));
+    snprintf(url, sizeof url, "rediss://:hunt3r@127.0.0.1:%d?ca=%s/ca.pem", secure.port, secure.folder);
+    assert_all_refused(url, 77, ". Does the URL name the certificates to trust");
+    server_fini(&secure);
+}
+
 /* It was never ready. */
 static void systemd_is_not_told_that_it_is_ready(void **state)
 {
@@ -199,8 +213,9 @@ static int stop_server(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_refused_login_ends_a_command), TEST(no_tls),           TEST(systemd_is_not_told_that_it_is_ready),
-        TEST(a_later_refusal_is_unhealthy),   TEST(a_waiter_goes_on),
+        TEST(a_refused_login_ends_a_command),  TEST(no_tls),
+        TEST(the_certificate_of_another_host), TEST(systemd_is_not_told_that_it_is_ready),
+        TEST(a_later_refusal_is_unhealthy),    TEST(a_waiter_goes_on),
     };
     helper_main(argc, argv);
     if (!server_has("redis-server")) {

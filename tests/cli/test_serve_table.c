@@ -146,7 +146,6 @@ static void a_release(void **state)
     assert_newest(TABLE_RELEASED, 51000, "a", "");
 }
 
-/* A new grant to the same owner is a change, a renewal is none. */
 /* Only the look after a forced release, and only that grant: a later one of the same mutex ends as any other. */
 static void a_forced_release(void **state)
 {
@@ -165,6 +164,7 @@ static void a_forced_release(void **state)
     assert_newest(TABLE_RELEASED, 52000, "b", "");
 }
 
+/* A new grant to the same owner is a change, a renewal is none. */
 static void renewals_are_no_changes(void **state)
 {
     (void)state;
