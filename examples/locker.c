@@ -14,14 +14,14 @@ int main(int argc, char **argv)
         simba_locker_new(client, "nightly-report", NULL, &error, &lock) < 0) {
         fprintf(stderr, "cannot use the store: %s\n", error.text);
     } else if (simba_locker_acquire(lock, 5000, &error) < 0) { /* wait for at most five seconds */
-        fprintf(stderr, "somebody else is at it: %s\n", error.text);
+        fprintf(stderr, "another process is at it: %s\n", error.text);
     } else {
-        /* Give the token to whatever you write to: it can then refuse a holder that came too late. */
+        /* Give the token to the resource that you write to: it can then refuse a late writer. */
         printf("locked, fencing token %" PRIu64 "\n", simba_locker_token(lock));
 
         /* ... the work; the lease is renewed meanwhile. Before a step that must not happen twice: */
         if (simba_locker_held_for_ms(lock) > 0)
-            printf("still ours, and will be for some time\n");
+            printf("still locked, and will be for some time\n");
 
         if (simba_locker_release(lock, &error) < 0)
             fprintf(stderr, "lost before the end: %s\n", error.text);
