@@ -5,7 +5,7 @@
  *   contender   callbacks when this process gains and loses a mutex
  *   locker      a blocking lock
  *   scheduler   periodic work that runs on the leader only
- *   observer    sees who owns a mutex without contending
+ *   observer    sees the owner of a mutex without contending
  *
  * All of them hang off a client, which is a connection to a store, named by a URL.
  *
@@ -17,7 +17,7 @@
  *   - You may use a handle from any thread. Do not free it while another thread uses it.
  *   - You may call everything inside a callback unless its comment says otherwise.
  *   - Destructors take NULL.
- *   - In a child of fork() every handle of the parent answers SIMBA_EFORKED. The child has to open a client of its own.
+ *   - In a child of fork() every handle of the parent answers SIMBA_EFORKED. The child must open a client of its own.
  *   - A signal handler may call only the functions whose comment says that they are lock-free. This does not concern a
  *     thread that takes signals by sigwait().
  *   - You may close a client in an exit handler or in the destructor of a library. If the connection uses TLS and OpenSSL
@@ -108,10 +108,10 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_NOTE_MAX 1024                      /* bytes of a note */
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
 
-/* Who owns a mutex. If nobody does, the id is "" and the rest is 0. The id is the bytes that the store has, whoever wrote
- * them: they may be invalid UTF-8, so escape them before you print them. A contender that had no memory for the id of
- * another owner shows "?" instead. Times are on the store's clock, and 0 if unknown. Where leases are sessions, the last
- * two times are INT64_MAX: the lease lasts as long as the session. */
+/* The owner of a mutex. If there is none, the id is "" and the rest is 0. The id is the bytes that the store has, which
+ * any contender may have written: they may be invalid UTF-8, so escape them before you print them. A contender without
+ * memory for the id of another owner shows "?" instead. Times are on the store's clock, and 0 if unknown. Where leases
+ * are sessions, the last two times are INT64_MAX: the lease lasts as long as the session. */
 typedef struct simba_owner {
     char id[SIMBA_ID_MAX + 1];
     int64_t acquired_at_ms;
@@ -146,7 +146,7 @@ SIMBA_API bool simba_state_released(const simba_state *state, const char *id);
     X(NONE, "none")                 /* it has not ended */                                                             \
     X(STOPPED, "stopped")           /* this program called stop, release or close */                                   \
     X(SUPERSEDED, "superseded")     /* the store names another owner, or has forgotten the grant */                    \
-    X(EXPIRED, "expired")           /* the lease ended by our own clock before the store could be reached */           \
+    X(EXPIRED, "expired")           /* the lease ended by the client's clock before the store could be reached */      \
     X(SESSION_LOST, "session lost") /* the session ended, on a store whose leases are sessions */                      \
     X(REVOKED, "revoked")           /* an administrator took it away */                                                \
     X(HOLD_LIMIT, "hold limit reached")
@@ -290,10 +290,10 @@ SIMBA_API int simba_client_open(const char *url, const simba_client_options *opt
                                 simba_client **ret_client);
 
 /* Close a client. Stops all its contenders, lockers, schedulers and observers as their own stop would, closes the store
- * and ends the threads. Waits for callbacks in progress, and for at most a few answers of the store. Afterwards you still
- * have to free the handles; any other call on them returns SIMBA_ECLOSED.
+ * and ends the threads. Waits for callbacks in progress, and for at most a few answers of the store. Afterwards you must
+ * still free the handles; any other call on them returns SIMBA_ECLOSED.
  * Inside a callback, close does nothing and returns SIMBA_ESTATE. A process that ends with a client open gives nothing
- * back: others have to wait for the end of its leases. */
+ * back: others must wait for the end of its leases. */
 SIMBA_API int simba_client_close(simba_client *client);
 
 /* The URL as opened, without passwords. Valid until close. */
@@ -330,12 +330,12 @@ SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *
  *
  * While the loop stands still, nothing renews the leases. They end in time, here (held_for_ms returns 0) and in the store;
  * others take over, and the next dispatch calls on_released. So a program that is stuck loses its leadership. A callback
- * that takes longer than the lease loses it in the same way, and the client does not wait for an on_released that takes
- * so long. Do slow work in a thread of your own, or call simba_client_dispatch() from inside of it.
+ * that takes longer than the lease loses the lease in the same way, and the client does not wait for an on_released that
+ * takes longer. Do slow work in a thread of your own, or call simba_client_dispatch() from inside of it.
  * A thread that waits in a call of this client (acquire, stop, list, close, simba_run_sleep) drives the client meanwhile.
  * Such a call needs no loop, and you may make it on the loop's thread.
  *
- * Some stores use threads all the same, because their client library blocks: SQLite one, MySQL and ZooKeeper a few. A
+ * Some stores still use threads, because their client library blocks: SQLite one, MySQL and ZooKeeper a few. A
  * redis:// URL with a host name uses one thread to look the name up; a URL with an address uses none. */
 SIMBA_API int simba_client_fd(simba_client *client);
 SIMBA_API int simba_client_dispatch(simba_client *client);
@@ -456,15 +456,15 @@ SIMBA_API int simba_client_examine(simba_client *client, void (*found)(const sim
  * opened. Blocks for one answer. */
 SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
 
-/* Take a mutex away from whoever owns it. The holder learns it (SIMBA_REASON_REVOKED) by push if the store can push that,
+/* Take a mutex away from its owner. The owner hears of it (SIMBA_REASON_REVOKED) by push if the store can push that,
  * and at the latest when it renews; until then it may act. Blocks for one answer.
- * Errors: ENOTFOUND (nobody owns it), and the store's errors. */
+ * Errors: ENOTFOUND (it has no owner), and the store's errors. */
 SIMBA_API int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err);
 
-/* The note of a mutex: up to SIMBA_NOTE_MAX bytes of any value, stored with the mutex. Only the holder can write it. The
- * store checks the grant in the same step, so a holder that has been replaced cannot overwrite its successor's note. The
- * note stays when the mutex is released, expires or changes hands, and everybody can read it: a new leader finds there
- * what the last one left. */
+/* The note of a mutex: up to SIMBA_NOTE_MAX bytes of any value, stored with the mutex. Only the owner can write it. The
+ * store checks the grant in the same step, so an owner that has been replaced cannot overwrite its successor's note. The
+ * note stays when the mutex is released, expires or changes hands, and every client can read it. So a new leader finds
+ * the note of the last one. */
 typedef struct simba_note {
     size_t size;
     size_t length;                  /* of the note; 0: there is none */
@@ -482,14 +482,14 @@ typedef struct simba_note {
         }                                                                                                              \
     }
 
-/* Read the note of a mutex, whoever owns it. Set `ret_note->size` before the call. Blocks for one answer.
- * Errors: EINVAL, ENOTSUP (this store keeps no notes, or `simba init` has to prepare it for them), and the store's
+/* Read the note of a mutex, whether it has an owner or not. Set `ret_note->size` before the call. Blocks for one answer.
+ * Errors: EINVAL, ENOTSUP (this store keeps no notes, or `simba init` must prepare it for them), and the store's
  * errors. */
 SIMBA_API int simba_client_note(simba_client *client, const char *mutex, simba_error *err, simba_note *ret_note);
 
-/* Remove a mutex that nobody owns from the store, together with its note. A later contender creates it anew, and gets
+/* Remove a mutex that has no owner from the store, together with its note. A later contender creates it anew, and gets
  * greater tokens than those before. Blocks for one answer.
- * Errors: ESTATE (somebody owns it; the text names the owner), ENOTFOUND (the store does not know it), EINVAL, ENOTSUP,
+ * Errors: ESTATE (it has an owner, whom the text names), ENOTFOUND (the store does not know it), EINVAL, ENOTSUP,
  * and the store's errors. */
 SIMBA_API int simba_client_forget(simba_client *client, const char *mutex, simba_error *err);
 
@@ -654,11 +654,11 @@ typedef struct simba_locker_options {
 SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options,
                                simba_error *err, simba_locker **ret_locker);
 
-/* Block until the mutex is ours. `timeout_ms` 0: try once; -1: wait for ever. While the mutex is held, the client renews
- * the lease in the background. On a timeout or a cancel, acquire returns within 100 ms even if the store does not answer.
+/* Block until the locker owns the mutex. `timeout_ms` 0: try once; -1: wait for ever. While the mutex is held, the client
+ * renews the lease in the background. On a timeout or a cancel, acquire returns within 100 ms even if the store does not answer.
  * If the store granted the mutex after all, the client gives it back in the background; the next acquire of this locker,
  * free and close wait for that.
- * Errors: ETIMEDOUT (somebody else owned it all the time; the text names the owner), ECANCELED, ESTATE (a second acquire
+ * Errors: ETIMEDOUT (another contender owned it all the time; the text names it), ECANCELED, ESTATE (a second acquire
  * while held or waiting: a locker is not re-entrant), EUNAVAILABLE (the only or last try could not reach the store),
  * ETOOSOON (once_per_ms), and at once any permanent error of the store. With once_per_ms it sends up to three more
  * requests to the store, and each may take as long as a request may. */
@@ -672,7 +672,7 @@ SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, sim
  * store may have recorded the end or not. */
 SIMBA_API int simba_locker_once_end(simba_locker *locker, int result, simba_error *err);
 
-/* Give the mutex back. Whatever release returns, the mutex is no longer held, and you can use the locker again.
+/* Give the mutex back. After every result the mutex is no longer held, and you can use the locker again.
  * Errors: ELOST (leadership had ended before; the text says why), ESTATE (not held), EUNAVAILABLE, ETIMEDOUT (given up
  * here, but the store could not be told). */
 SIMBA_API int simba_locker_release(simba_locker *locker, simba_error *err);
@@ -739,7 +739,7 @@ SIMBA_API bool simba_run_cut_short(const simba_run *run);
 SIMBA_API void simba_run_finish(simba_run *run, int result);
 
 /* The first two start anew with each leadership. The last two are remembered in the note of the mutex: their due times
- * follow from the note and the store's clock, whoever leads. See docs/schedules.md. */
+ * follow from the note and the store's clock, and not from the leader. See docs/schedules.md. */
 typedef enum simba_schedule {
     SIMBA_SCHEDULE_FIXED_RATE,  /* every period, counted from start to start; skips a start that falls into a run */
     SIMBA_SCHEDULE_FIXED_DELAY, /* one period between the end of a run and the next start */

@@ -16,7 +16,7 @@
  * over. Inside its own callback it cannot wait; then its callables live on until the last of them has returned. You may
  * destroy a client before its handles: they answer SIMBA_ECLOSED from then on. Do not destroy a client inside a callback.
  *
- * A …_ref is a handle that somebody else owns; callbacks receive one. simba.h describes each function in detail, at the
+ * A …_ref is a handle that another object owns; callbacks receive one. simba.h describes each function in detail, at the
  * function of the same name. */
 #ifndef SIMBA_HPP
 #define SIMBA_HPP
@@ -256,7 +256,7 @@ struct listing {
     std::int64_t now_ms;                 /* the store's time, to compare with the owner's times */
     std::optional<std::int64_t> waiters; /* empty: the store does not know */
     std::string note;                    /* bytes of any value; empty: there is none */
-    std::string next; /* the id of who is first in line; empty: nobody waits, or the store does not know */
+    std::string next; /* the id of the first waiter; empty: nobody waits, or the store does not know */
 };
 
 /* The note of a mutex. */
@@ -431,7 +431,7 @@ class contender_ref
         return simba::owner(c);
     }
     status_result stop() const noexcept { return detail::of(simba_contender_stop(handle_)); }
-    /* The note of the mutex: as its holder; by anybody. SIMBA_ELOST: leadership has ended, and nothing was written. */
+    /* Write the note of the mutex as its owner, or read it. SIMBA_ELOST: leadership has ended, and nothing was written. */
     status_result set_note(std::string_view bytes) const noexcept
     {
         simba_error err{};
@@ -560,7 +560,7 @@ class locker
 
     simba_locker *c() const noexcept { return handle_.get(); }
 
-    /* Wait without a limit, or for so long; 0: try once. The text of SIMBA_ETIMEDOUT names the owner. */
+    /* Wait without a limit, or for this time; 0: try once. The text of SIMBA_ETIMEDOUT names the owner. */
     status_result acquire() noexcept { return acquire_ms(-1); }
     template <typename Rep, typename Period> status_result acquire(std::chrono::duration<Rep, Period> timeout) noexcept
     {
@@ -593,7 +593,7 @@ class locker
         (void)simba_locker_owner(c(), &o);
         return simba::owner(o);
     }
-    /* The note of the mutex: as its holder; by anybody. SIMBA_ELOST: leadership had ended, and nothing was written. */
+    /* Write the note of the mutex as its owner, or read it. SIMBA_ELOST: leadership had ended, and nothing was written. */
     status_result set_note(std::string_view bytes) noexcept
     {
         simba_error err{};
@@ -655,7 +655,7 @@ class [[nodiscard]] lock_guard
 {
   public:
 #ifdef SIMBA_HPP_THROWS
-    /* Wait for the mutex, without a limit or for so long; throws simba::failure if that fails. */
+    /* Wait for the mutex, without a limit or for this time; throws simba::failure if that fails. */
     lock_guard(const client &on, const std::string &mutex, const locker_options &options = {})
         : locker_(locker::make(on, mutex, options).value())
     {
