@@ -655,7 +655,8 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
                                simba_error *err, simba_locker **ret_locker);
 
 /* Block until the locker owns the mutex. `timeout_ms` 0: try once; -1: wait for ever. While the mutex is held, the client
- * renews the lease in the background. On a timeout or a cancel, acquire returns within 100 ms even if the store does not answer.
+ * renews the lease in the background. On a timeout or a cancel, acquire returns within 100 ms even if the store does not
+ * answer.
  * If the store granted the mutex after all, the client gives it back in the background; the next acquire of this locker,
  * free and close wait for that.
  * Errors: ETIMEDOUT (another contender owned it all the time; the text names it), ECANCELED, ESTATE (a second acquire

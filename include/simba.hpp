@@ -431,7 +431,7 @@ class contender_ref
         return simba::owner(c);
     }
     status_result stop() const noexcept { return detail::of(simba_contender_stop(handle_)); }
-    /* Write the note of the mutex as its owner, or read it. SIMBA_ELOST: leadership has ended, and nothing was written. */
+    /* Write the note of the mutex as its owner, or read it. SIMBA_ELOST: leadership has ended; nothing was written. */
     status_result set_note(std::string_view bytes) const noexcept
     {
         simba_error err{};
@@ -593,7 +593,7 @@ class locker
         (void)simba_locker_owner(c(), &o);
         return simba::owner(o);
     }
-    /* Write the note of the mutex as its owner, or read it. SIMBA_ELOST: leadership had ended, and nothing was written. */
+    /* Write the note of the mutex as its owner, or read it. SIMBA_ELOST: leadership had ended; nothing was written. */
     status_result set_note(std::string_view bytes) noexcept
     {
         simba_error err{};
