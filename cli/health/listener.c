@@ -59,7 +59,7 @@ static bool attend(int operation, int fd, uint32_t events, uint32_t source)
 
 /* --- connections ---------------------------------------------------------------------------------- */
 
-/* A watchdog that was forked meanwhile may have the descriptor too: shut it down, so that it ends for the other side
+/* A supervisor that was forked meanwhile may have the descriptor too: shut it down, so that it ends for the other side
  * and for the epoll as well. */
 static void end_connection(connection *c)
 {
@@ -254,7 +254,7 @@ void listener_close(void)
     close_all();
 }
 
-/* If we are killed, the watchdog outlives us for a moment: clients must be refused then, not kept waiting. */
+/* If we are killed, the supervisor outlives us for a moment: clients must be refused then, not kept waiting. */
 static void leave_to_parent(void)
 {
     for (size_t i = 0; listener.poll >= 0 && i < CONNECTIONS_MAX; i++)
