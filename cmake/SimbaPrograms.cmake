@@ -6,24 +6,27 @@
 simba_glob(_sources cli/*.c cli/*/*.c)
 if(SIMBA_CLI AND _sources)
     simba_glob(_common src/util/escape.c src/util/guess.c)
-    # `simba serve` is built where the headers of libmicrohttpd are; the library itself is loaded when the command runs.
+    # `simba serve` and --status-listen are built where the headers of libmicrohttpd are; the library itself is loaded when they are
+    # used.
     if(SIMBA_SERVE)
         pkg_check_modules(HTTP IMPORTED_TARGET libmicrohttpd>=0.9.75)
     endif()
     if(NOT TARGET PkgConfig::HTTP)
-        list(FILTER _sources EXCLUDE REGEX "/cli/serve/")
+        list(FILTER _sources EXCLUDE REGEX "/cli/(serve/|http\\.c)")
     endif()
     add_executable(simba ${_sources} ${_common})
     if(TARGET PkgConfig::HTTP)
         simba_glob(_page cli/page/*)
-        set_source_files_properties("${PROJECT_SOURCE_DIR}/cli/serve/page.c" PROPERTIES
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/cli/serve/routes.c" PROPERTIES
             OBJECT_DEPENDS "${_page}" COMPILE_DEFINITIONS "SIMBA_PAGE_FOLDER=\"${PROJECT_SOURCE_DIR}/cli/page\"")
         target_include_directories(simba PRIVATE ${HTTP_INCLUDE_DIRS})
         target_compile_definitions(simba PRIVATE SIMBA_CLI_WITH_HTTP)
     endif()
     target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/src")
     if(SIMBA_STATIC_COMMAND)
-        target_sources(simba PRIVATE packaging/tarball/names.c)
+        target_sources(simba PRIVATE packaging/tarball/names.c packaging/tarball/tls.c)
+        target_compile_definitions(simba PRIVATE SIMBA_CLI_HTTP_LINKED)
+        target_link_libraries(simba PRIVATE microhttpd)
         target_link_libraries(simba PRIVATE simba_flags simba_static)
         target_link_libraries(simba_sqlite_client INTERFACE z m) # of what its pkg-config file lists for static programs
         target_link_options(simba PRIVATE -static-pie)

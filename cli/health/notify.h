@@ -5,7 +5,7 @@
 #ifndef SIMBA_CLI_HEALTH_NOTIFY_H
 #define SIMBA_CLI_HEALTH_NOTIFY_H
 
-#include "health/view.h"
+#include "health/health.h"
 
 /* `when` is the argument of --notify; NULL: it is ready when it contends. Returns CLI_GO, or an exit code after a
  * message. */
