@@ -12,7 +12,7 @@
 #include "child/descendants.h"
 #include "child/supervisor.h"
 #include "clock.h"
-#include "health/health.h"
+#include "health.h"
 
 #define TICK_MIN_MS 5
 #define TICK_MAX_MS 250

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "child/child.h"
-#include "health/notify.h"
+#include "health.h"
 #include "secret.h"
 
 /* --- the note ----------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
         bool is_own = false;
         for (size_t i = 0; i < OWN_VARIABLES; i++)
             is_own = is_own || is_named(*variable, own_names[i]);
-        if (is_own || is_password(globals, *variable) || notify_is_variable(globals, *variable))
+        if (is_own || is_password(globals, *variable) || health_is_variable(globals, *variable))
             continue;
         made[at++] = *variable;
         if (is_named(*variable, "SIMBA_URL=") && !globals->keep_password) {

@@ -12,7 +12,7 @@
 #include "child/child.h"
 #include "cli.h"
 #include "clock.h"
-#include "health/health.h"
+#include "health.h"
 #include "refusal.h"
 
 #define COMMAND "run"

@@ -43,4 +43,7 @@ int health_pause_ms(int ms);
 /* Call it once in every turn of the loop. */
 void health_turn(void);
 
+/* Does systemd use this variable to talk to the process that it has started, and not to that process's commands? */
+bool health_is_variable(const cli_globals *globals, const char *variable);
+
 #endif
