@@ -44,6 +44,7 @@ typedef struct cli_globals {
     const char *password;          /* from there, for a URL without one */
     bool keep_password;            /* commands that are run find the password in their environment, if we did */
     const char *password_variable; /* the variable of the environment that it came from; NULL: from elsewhere */
+    char **arguments;              /* of this process, as they were given */
 } cli_globals;
 
 /* argv[0] is the name of the command. Returns the exit code. */
@@ -64,8 +65,8 @@ const cli_command *cli_find_command(const char *name);
 int cli_no_command(const char *name);
 
 cli_command_fn cmd_bench, cmd_demo, cmd_doctor, cmd_elect, cmd_forget, cmd_give_back, cmd_help, cmd_init, cmd_list,
-    cmd_note, cmd_release, cmd_run, cmd_schedule, cmd_serve, cmd_timeline, cmd_torture, cmd_torture_contender, cmd_tck,
-    cmd_top, cmd_version, cmd_watch;
+    cmd_note, cmd_release, cmd_run, cmd_schedule, cmd_serve, cmd_timeline, cmd_tools, cmd_torture,
+    cmd_torture_contender, cmd_tck, cmd_top, cmd_version, cmd_watch;
 
 /* --- arguments ---------------------------------------------------------------------------------- */
 

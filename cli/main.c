@@ -4,6 +4,13 @@
 #include "cli.h"
 #include "util/guess.h"
 
+/* simba-tools is this program with the commands of tools/ in it. */
+#ifdef SIMBA_CLI_WITH_TOOLS
+#define TOOL(command) command
+#else
+#define TOOL(command) cmd_tools
+#endif
+
 const cli_command cli_commands[] = {
     {"run", "Run a command while holding a mutex", cmd_run, "Hold a mutex"},
     {"schedule", "Run a command periodically, on the leader only", cmd_schedule, NULL},
@@ -12,19 +19,19 @@ const cli_command cli_commands[] = {
     {"top", "Show who owns which mutex, as it changes", cmd_top, NULL},
     {"watch", "Print changes of ownership as they happen", cmd_watch, NULL},
     {"serve", "Show a store in a browser, to programs and to probes, by HTTP", cmd_serve, NULL},
-    {"timeline", "Draw who led when, from event logs", cmd_timeline, NULL},
+    {"timeline", "Draw who led when, from event logs", TOOL(cmd_timeline), NULL},
     {"init", "Prepare a store", cmd_init, "Administer"},
     {"doctor", "Look for problems in the store and the settings", cmd_doctor, NULL},
     {"note", "Read or write the note of a mutex, which outlives its holders", cmd_note, NULL},
     {"release", "Take a mutex away from its owner", cmd_release, NULL},
     {"forget", "Remove mutexes that nobody holds, with their notes", cmd_forget, NULL},
-    {"bench", "Measure how fast a store locks and unlocks", cmd_bench, "Test a store"},
-    {"tck", "Run the conformance kit against a store, as TAP", cmd_tck, NULL},
-    {"torture", "Kill, pause and cut off contenders of a store, and judge what they did", cmd_torture, NULL},
-    {"demo", "Watch three processes compete for one mutex, and one of them die", cmd_demo, "Learn"},
+    {"bench", "Measure how fast a store locks and unlocks", TOOL(cmd_bench), "Test a store"},
+    {"tck", "Run the conformance kit against a store, as TAP", TOOL(cmd_tck), NULL},
+    {"torture", "Kill, pause and cut off contenders of a store, and judge what they did", TOOL(cmd_torture), NULL},
+    {"demo", "Watch three processes compete for one mutex, and one of them die", TOOL(cmd_demo), "Learn"},
     {"help", "Explain simba, or one command", cmd_help, NULL},
     {"version", "Print the version", cmd_version, NULL},
-    {"torture-contender", NULL, cmd_torture_contender, NULL},
+    {"torture-contender", NULL, TOOL(cmd_torture_contender), NULL},
     {"give-back", NULL, cmd_give_back, NULL},
     {NULL, NULL, NULL, NULL},
 };
@@ -54,6 +61,9 @@ int main(int argc, char **argv)
     cli_globals globals = {.ttl_ms = SIMBA_INHERIT, .transition_ms = SIMBA_INHERIT, .dispatch = SIMBA_DISPATCH_POOL};
     bool want_help = false;
     bool want_version = false;
+    char *arguments[argc + 1]; /* reading them moves them */
+    memcpy(arguments, argv, sizeof arguments);
+    globals.arguments = arguments;
     const cli_option options[] = {
         {"help", 'h', CLI_FLAG, NULL, "Explain simba", &want_help},
         {"version", 'V', CLI_FLAG, NULL, "Print the version", &want_version},

@@ -3,7 +3,7 @@
 
 #include <poll.h>
 
-#include "health/health.h"
+#include "health.h"
 #include "refusal.h"
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)

@@ -21,11 +21,12 @@ simba_glob(_sources
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/busy.c
     src/backends/sqlite/schema.c src/backends/sqlite/share.c src/backends/sqlite/error.c
     src/backends/zookeeper/*.c
-    cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
+    cli/config.c cli/options.c cli/secret.c cli/term.c tools/timeline/*.c)
+list(FILTER _sources EXCLUDE REGEX "/timeline/command\\.c$") # the command
 
 add_library(simba_fuzz_flags INTERFACE)
 target_include_directories(simba_fuzz_flags INTERFACE
-    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/cli")
+    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
 target_compile_definitions(simba_fuzz_flags INTERFACE SIMBA_STATIC FUZZ_SCHEDULES=${_schedules})
 target_compile_options(simba_fuzz_flags INTERFACE -O1 -g1 -UNDEBUG
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -2,37 +2,60 @@
 # two files that the command and the library both compile: how text from outside is escaped, and what was meant by a name
 # that there is not.
 
-# --- the command: <build directory>/simba ---------------------------------------------------------
+# --- the command: <build directory>/simba, and simba-tools beside it --------------------------------
+# simba-tools is the command with the files of tools/, and the conformance kit. Without shared libraries there is one program.
 simba_glob(_sources cli/*.c cli/*/*.c)
 if(SIMBA_CLI AND _sources)
-    simba_glob(_common src/util/escape.c src/util/guess.c)
-    # `simba serve` is built where the headers of libmicrohttpd are; the library itself is loaded when the command runs.
+    # `simba serve` and --status-listen are built where the headers of libmicrohttpd are; the library itself is loaded when they are
+    # used.
     if(SIMBA_SERVE)
         pkg_check_modules(HTTP IMPORTED_TARGET libmicrohttpd>=0.9.75)
     endif()
     if(NOT TARGET PkgConfig::HTTP)
-        list(FILTER _sources EXCLUDE REGEX "/cli/serve/")
+        list(FILTER _sources EXCLUDE REGEX "/cli/(serve/|http\\.c)")
     endif()
-    add_executable(simba ${_sources} ${_common})
+    set(_main "${PROJECT_SOURCE_DIR}/cli/main.c")
+    if(SIMBA_STATIC_COMMAND)
+        list(FILTER _sources EXCLUDE REGEX "/cli/tools\\.c$")
+    endif()
+    list(REMOVE_ITEM _sources ${_main})
+    simba_glob(_common src/util/escape.c src/util/guess.c)
+    simba_glob(_tools tools/*.c tools/*/*.c)
+
+    add_library(simba_command OBJECT ${_sources} ${_common})
+    target_include_directories(simba_command PUBLIC "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/src")
     if(TARGET PkgConfig::HTTP)
         simba_glob(_page cli/page/*)
-        set_source_files_properties("${PROJECT_SOURCE_DIR}/cli/serve/page.c" PROPERTIES
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/cli/serve/routes.c" PROPERTIES
             OBJECT_DEPENDS "${_page}" COMPILE_DEFINITIONS "SIMBA_PAGE_FOLDER=\"${PROJECT_SOURCE_DIR}/cli/page\"")
-        target_include_directories(simba PRIVATE ${HTTP_INCLUDE_DIRS})
-        target_compile_definitions(simba PRIVATE SIMBA_CLI_WITH_HTTP)
+        target_include_directories(simba_command PRIVATE ${HTTP_INCLUDE_DIRS})
+        target_compile_definitions(simba_command PRIVATE SIMBA_CLI_WITH_HTTP)
     endif()
-    target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/src")
     if(SIMBA_STATIC_COMMAND)
-        target_sources(simba PRIVATE packaging/tarball/names.c)
-        target_link_libraries(simba PRIVATE simba_flags simba_static)
+        target_link_libraries(simba_command PUBLIC simba_flags simba_static)
         target_link_libraries(simba_sqlite_client INTERFACE z m) # of what its pkg-config file lists for static programs
+        target_compile_definitions(simba_command PRIVATE SIMBA_CLI_HTTP_LINKED)
+        add_executable(simba ${_main} ${_tools} packaging/tarball/names.c packaging/tarball/tls.c)
+        target_link_libraries(simba PRIVATE simba_command microhttpd)
         target_link_options(simba PRIVATE -static-pie)
+        set(_with_tools simba)
     else()
-        target_link_libraries(simba PRIVATE simba_flags simba_shared)
+        target_link_libraries(simba_command PUBLIC simba_flags simba_shared)
+        add_executable(simba ${_main})
+        add_executable(simba-tools ${_main} ${_tools})
+        target_link_libraries(simba PRIVATE simba_command)
+        target_link_libraries(simba-tools PRIVATE simba_command)
+        add_dependencies(simba simba-tools)
+        file(RELATIVE_PATH _place "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBEXECDIR}/simba/simba-tools")
+        set_source_files_properties(cli/tools.c PROPERTIES COMPILE_DEFINITIONS "SIMBA_CLI_TOOLS_PLACE=\"${_place}\"")
+        set_target_properties(simba-tools PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+        set(_with_tools simba-tools)
     endif()
+    target_compile_definitions(${_with_tools} PRIVATE SIMBA_CLI_WITH_TOOLS)
+    target_include_directories(${_with_tools} PRIVATE "${PROJECT_SOURCE_DIR}/tools")
     if(TARGET simba_tck)
-        # The kit becomes part of it: a library that one of twelve commands uses would cost the others time.
-        target_link_libraries(simba PRIVATE $<TARGET_OBJECTS:simba_tck_objects>)
+        # The kit becomes part of it: a library that one of its commands uses would cost the others time.
+        target_link_libraries(${_with_tools} PRIVATE $<TARGET_OBJECTS:simba_tck_objects>)
     endif()
     set_target_properties(simba PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 endif()

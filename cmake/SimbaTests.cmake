@@ -180,12 +180,12 @@ endif()
 
 # Some tests of `simba torture` are about parts of it.
 if(TARGET test_cli_torture_judge)
-    simba_glob(_sources cli/torture/history.c cli/torture/judge.c cli/torture/plan.c cli/torture/reigns.c cli/torture/spans.c)
+    simba_glob(_sources tools/torture/history.c tools/torture/judge.c tools/torture/plan.c tools/torture/reigns.c tools/torture/spans.c)
     target_sources(test_cli_torture_judge PRIVATE ${_sources})
-    target_include_directories(test_cli_torture_judge PRIVATE "${PROJECT_SOURCE_DIR}/cli")
-    simba_glob(_sources cli/torture/proxy.c cli/torture/rewrite.c)
+    target_include_directories(test_cli_torture_judge PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
+    simba_glob(_sources tools/torture/proxy.c tools/torture/rewrite.c)
     target_sources(test_cli_torture_network PRIVATE ${_sources})
-    target_include_directories(test_cli_torture_network PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+    target_include_directories(test_cli_torture_network PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
 endif()
 # Another one has a contender whose clock is slow, by a library that is loaded before ours.
 if(TARGET test_cli_redis_torture)
@@ -218,10 +218,11 @@ if(SIMBA_WITH_MYSQL)
 else()
     list(FILTER _sources EXCLUDE REGEX "/sql_[a-z_]+\\.c$")
 endif()
-simba_glob(_timeline cli/timeline/*.c cli/term.c)
+simba_glob(_timeline tools/timeline/*.c cli/term.c)
+list(FILTER _timeline EXCLUDE REGEX "/timeline/command\\.c$") # the command
 # Objects and not an archive: what it defines in place of a store's connections has to come before the library's own.
 add_library(simba_sim OBJECT ${_sources} ${_timeline})
-target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
 # A model of Redis runs our scripts by the Lua that Redis has.
 pkg_check_modules(LUA REQUIRED IMPORTED_TARGET lua5.1)
 target_link_libraries(simba_sim PUBLIC PkgConfig::LUA)
@@ -337,8 +338,8 @@ foreach(_name IN ITEMS net register client churn)
     set_target_properties(torture_${_name} PROPERTIES
         OUTPUT_NAME ${_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/torture")
 endforeach()
-target_sources(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli/torture/history.c") # the lines of a history
-target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+target_sources(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/tools/torture/history.c") # the lines of a history
+target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
 if(TARGET simba AND SIMBA_WITH_REDIS AND NOT SIMBA_SANITIZE MATCHES "thread" AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(torture redis COMMAND "${PROJECT_SOURCE_DIR}/tests/torture/quick" "${PROJECT_BINARY_DIR}")
 endif()

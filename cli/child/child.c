@@ -1,38 +1,29 @@
 /* See child.h. */
 #include "child/child.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "child/descendants.h"
-#include "child/watchdog.h"
-#include "cli.h"
+#include "child/supervisor.h"
 #include "clock.h"
-#include "health/health.h"
+#include "health.h"
 
 #define TICK_MIN_MS 5
 #define TICK_MAX_MS 250
 #define IMMORTAL_MS 1000
 #define NEVER INT64_MAX
 
-static int64_t clamp64(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 /* --- the terminal ------------------------------------------------------------------------------- */
 
 static bool in_foreground(void)
 {
     return isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
-}
-
-/* In a pipeline the terminal stays with all of it, until the command wants to read. */
-static bool wants_terminal(void)
-{
-    return in_foreground() && isatty(STDOUT_FILENO) == 1;
 }
 
 /* --- supervising -------------------------------------------------------------------------------- */
@@ -43,184 +34,188 @@ typedef enum stage {
     STAGE_KILL, /* was killed; only the report of its end is missing */
 } stage;
 
-typedef struct nurse {
+typedef struct child {
     const child_plan *plan;
-    watchdog dog;
+    supervisor supervisor;
     child_end end;
     pid_t group; /* 0: not started yet */
     stage stage;
     bool has_terminal;
-    bool suspend;   /* SIGTSTP was passed on: stop with the command */
-    bool ended;     /* the command itself has; others may be left */
-    bool gone;      /* all is over */
-    int64_t end_ns; /* of the lease, by our clock */
+    bool suspend;        /* SIGTSTP was passed on: stop with the command */
+    bool ended;          /* the command itself has; others may be left */
+    bool gone;           /* all is over */
+    int64_t end_ns;      /* of the lease, by our clock */
+    int64_t deadline_ns; /* when the supervisor kills all of it */
     int64_t hold_end_ns;
     int64_t kill_ns;    /* when to go from STAGE_TERM to STAGE_KILL */
     int64_t give_up_ns; /* STAGE_KILL: until when to wait for the end */
     int64_t tick_ms;
-} nurse;
+} child;
 
-static void begin_stop(nurse *n, child_why why)
+static void begin_stop(child *c, child_why why)
 {
     const int64_t now_ns = clock_boot_ns();
-    if (!n->ended)
-        n->end.why = why;
-    n->stage = STAGE_TERM;
-    n->kill_ns = min64(now_ns + n->plan->times.grace_ms * MS, n->end_ns - n->plan->times.lead_ms * MS);
-    watchdog_signal(&n->dog, SIGTERM);
-    watchdog_signal(&n->dog, SIGCONT); /* a stopped process would not hear it */
+    if (!c->ended)
+        c->end.why = why;
+    c->stage = STAGE_TERM;
+    c->kill_ns = min64(now_ns + c->plan->times.grace_ms * MS, c->end_ns - c->plan->times.lead_ms * MS);
+    supervisor_signal(&c->supervisor, SIGTERM);
+    supervisor_signal(&c->supervisor, SIGCONT); /* a stopped process would not hear it */
 }
 
-/* Look at the lease and at the clock. Read the clock first, so that the promised time is never later than the true
- * one. */
-static void look(nurse *n)
+/* Read the lease: false if it is over. Read the clock first, so that the promised time is never later than the true one. */
+static bool read_lease(child *c, simba_lease *ret_lease)
 {
-    const child_times *times = &n->plan->times;
     const int64_t now_ns = clock_boot_ns();
-    simba_lease lease = SIMBA_LEASE_INIT;
-    n->plan->lease(n->plan->user, &lease);
-    if (lease.held_for_ms > 0 && n->end.why != CHILD_LOST) {
-        n->end_ns = now_ns + min64(lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
-        watchdog_set_deadline(&n->dog, n->end_ns - times->lead_ms * MS / 2);
-        if (n->stage == STAGE_RUNNING && n->plan->outage != NULL)
-            outage_look(n->plan->outage, &lease);
-    } else if (n->stage == STAGE_RUNNING) {
-        begin_stop(n, CHILD_LOST);
-    } else if (n->end.why == CHILD_HOLD_LIMIT) {
-        n->kill_ns = min64(n->kill_ns, n->end_ns - times->lead_ms * MS);
+    *ret_lease = (simba_lease)SIMBA_LEASE_INIT;
+    c->plan->lease(c->plan->user, ret_lease);
+    if (ret_lease->held_for_ms <= 0)
+        return false;
+    c->end_ns = now_ns + min64(ret_lease->left_ms, SIMBA_LEASE_MAX_MS) * MS;
+    c->deadline_ns = c->end_ns - c->plan->times.lead_ms * MS / 2;
+    return true;
+}
+
+/* Look at the lease and at the clock. */
+static void look(child *c)
+{
+    simba_lease lease;
+    if (c->end.why != CHILD_LOST && read_lease(c, &lease)) {
+        atomic_store(c->supervisor.deadline_ns, c->deadline_ns);
+        if (c->stage == STAGE_RUNNING && c->plan->outage != NULL)
+            outage_look(c->plan->outage, &lease);
+    } else if (c->stage == STAGE_RUNNING) {
+        begin_stop(c, CHILD_LOST);
+    } else if (c->end.why == CHILD_HOLD_LIMIT) {
+        c->kill_ns = min64(c->kill_ns, c->end_ns - c->plan->times.lead_ms * MS);
     }
-    if (n->stage == STAGE_RUNNING && now_ns >= n->hold_end_ns)
-        begin_stop(n, CHILD_HOLD_LIMIT);
-    if (n->stage == STAGE_TERM && now_ns >= n->kill_ns) {
-        n->stage = STAGE_KILL;
-        n->end.killed = true;
+    const int64_t now_ns = clock_boot_ns();
+    if (c->stage == STAGE_RUNNING && now_ns >= c->hold_end_ns)
+        begin_stop(c, CHILD_HOLD_LIMIT);
+    if (c->stage == STAGE_TERM && now_ns >= c->kill_ns) {
+        c->stage = STAGE_KILL;
+        c->end.killed = true;
         /* Do not wait for much longer than the lease for a process that SIGKILL does not end. After we were frozen
          * the lease may be long over: even then, hearing what became of the command takes a moment. */
-        n->give_up_ns = max64(now_ns, n->end_ns) + IMMORTAL_MS * MS;
-        watchdog_kill(&n->dog);
+        c->give_up_ns = max64(now_ns, c->end_ns) + IMMORTAL_MS * MS;
+        supervisor_signal(&c->supervisor, SIGKILL);
     }
-    if (n->stage == STAGE_KILL && now_ns >= n->give_up_ns) {
-        n->end.immortal = true;
-        n->gone = true;
+    if (c->stage == STAGE_KILL && now_ns >= c->give_up_ns) {
+        c->end.immortal = true;
+        c->gone = true;
     }
 }
 
-/* Job control stopped the command, and us with it, until somebody continues us. The watchdog does not stop: if that
+/* Job control stopped the command, and us with it, until somebody continues us. The supervisor does not stop: if that
  * takes too long, the lease ends, and so does the command. */
-static void suspend(nurse *n)
+static void suspend(child *c)
 {
-    n->suspend = false;
-    if (n->has_terminal)
+    c->suspend = false;
+    if (c->has_terminal)
         tcsetpgrp(STDIN_FILENO, getpgrp());
     kill(0, SIGSTOP);
-    if (n->has_terminal && in_foreground())
-        tcsetpgrp(STDIN_FILENO, n->group);
-    watchdog_signal(&n->dog, SIGCONT);
+    if (c->has_terminal && in_foreground())
+        tcsetpgrp(STDIN_FILENO, c->group);
+    supervisor_signal(&c->supervisor, SIGCONT);
 }
 
-static void on_stopped(nurse *n, int number)
+static void on_stopped(child *c, int number)
 {
     if ((number == SIGTTIN || number == SIGTTOU) && in_foreground()) {
-        n->has_terminal = true;
-        tcsetpgrp(STDIN_FILENO, n->group);
-        watchdog_signal(&n->dog, SIGCONT);
-    } else if (n->suspend || (n->has_terminal && number == SIGTSTP)) {
-        suspend(n);
+        c->has_terminal = true;
+        tcsetpgrp(STDIN_FILENO, c->group);
+        supervisor_signal(&c->supervisor, SIGCONT);
+    } else if (c->suspend || (c->has_terminal && number == SIGTSTP)) {
+        suspend(c);
     }
 }
 
-/* The command has ended, but left processes behind: end them as well, so that none is left when the mutex is given
- * back. */
-static void end_leftovers(nurse *n)
+static void on_report(child *c)
 {
-    n->end.left = true;
-    if (n->stage == STAGE_RUNNING)
-        begin_stop(n, n->end.why);
-}
-
-static void on_report(nurse *n)
-{
-    watchdog_report report;
-    if (!watchdog_read(&n->dog, &report)) {
-        n->gone = true;
-        if (n->end.why == CHILD_NO_EXEC)
+    supervisor_report report;
+    if (!supervisor_read(&c->supervisor, &report)) {
+        c->gone = true;
+        if (c->end.why == CHILD_NO_EXEC)
             return;
-        /* Somebody killed the watchdog: the command died with it, and the processes that it had started are our
+        /* Somebody killed the supervisor: the command died with it, and the processes that it had started are our
          * children now. */
-        const int status = descendants_kill(&n->dog.group, n->group);
-        if (!n->ended) {
-            n->end.why = CHILD_UNGUARDED;
-            n->end.status = status;
+        const int status = descendants_kill(&c->supervisor.group, c->group);
+        if (!c->ended) {
+            c->end.why = CHILD_UNSUPERVISED;
+            c->end.status = status;
         }
         return;
     }
-    switch ((watchdog_word)report.word) {
-    case WATCHDOG_NO_EXEC:
-        n->end.why = CHILD_NO_EXEC;
-        n->end.error = report.value;
+    switch ((supervisor_word)report.word) {
+    case SUPERVISOR_NO_EXEC:
+        c->end.why = CHILD_NO_EXEC;
+        c->end.error = report.value;
         break;
-    case WATCHDOG_STARTED:
-        n->group = report.value;
+    case SUPERVISOR_STARTED:
+        c->group = report.value;
         break;
-    case WATCHDOG_STOPPED:
-        on_stopped(n, report.value);
+    case SUPERVISOR_STOPPED:
+        on_stopped(c, report.value);
         break;
-    case WATCHDOG_ENDED:
-        n->ended = true;
-        n->end.status = report.value;
+    case SUPERVISOR_ENDED:
+        c->ended = true;
+        c->end.status = report.value;
         break;
-    case WATCHDOG_LEFT:
-        end_leftovers(n);
+    case SUPERVISOR_LEFT:
+        /* Nothing of it may be left when the mutex is given back. */
+        c->end.left = true;
+        if (c->stage == STAGE_RUNNING)
+            begin_stop(c, c->end.why);
         break;
-    case WATCHDOG_GONE:
-        n->gone = true;
-        if (report.value != 0 && (n->end.why == CHILD_ENDED || n->end.why == CHILD_LOST))
-            n->end.why = CHILD_TOO_LATE;
+    case SUPERVISOR_GONE:
+        c->gone = true;
+        if (report.value != 0 && (c->end.why == CHILD_ENDED || c->end.why == CHILD_LOST))
+            c->end.why = CHILD_TOO_LATE;
         break;
     }
 }
 
-static void on_signal(nurse *n)
+static void on_signal(child *c)
 {
     int number;
-    while ((number = signals_read(n->plan->signals)) != 0) {
-        n->suspend = n->suspend || number == SIGTSTP;
+    while ((number = signals_read(c->plan->signals)) != 0) {
+        c->suspend = c->suspend || number == SIGTSTP;
         if (number != SIGCONT) /* SIGCONT follows another signal, to wake up the process that should hear that one */
-            n->end.passed_on = number;
+            c->end.passed_on = number;
         if (signals_is_ending(number))
-            n->end.ending = number;
-        watchdog_signal(&n->dog, number);
+            c->end.ending = number;
+        supervisor_signal(&c->supervisor, number);
     }
 }
 
-static int pause_ms(const nurse *n)
+static int pause_ms(const child *c)
 {
-    int64_t ms = n->tick_ms;
+    int64_t ms = c->tick_ms;
     const int64_t now_ns = clock_boot_ns();
-    if (n->stage == STAGE_RUNNING && n->hold_end_ns != NEVER)
-        ms = min64(ms, (n->hold_end_ns - now_ns) / MS + 1);
-    if (n->stage == STAGE_TERM)
-        ms = min64(ms, (n->kill_ns - now_ns) / MS + 1);
-    return (int)clamp64(ms, 1, TICK_MAX_MS);
+    if (c->stage == STAGE_RUNNING && c->hold_end_ns != NEVER)
+        ms = min64(ms, (c->hold_end_ns - now_ns) / MS + 1);
+    if (c->stage == STAGE_TERM)
+        ms = min64(ms, (c->kill_ns - now_ns) / MS + 1);
+    return (int)max64(1, ms); /* tick_ms bounds it */
 }
 
-static void supervise(nurse *n)
+static void supervise(child *c)
 {
-    while (!n->gone) {
-        struct pollfd fds[] = {{.fd = n->dog.reports, .events = POLLIN},
-                               {.fd = n->plan->signals->fd, .events = POLLIN},
-                               {.fd = n->plan->client ? simba_client_fd(n->plan->client) : -1, .events = POLLIN},
+    while (!c->gone) {
+        struct pollfd fds[] = {{.fd = c->supervisor.reports, .events = POLLIN},
+                               {.fd = c->plan->signals->fd, .events = POLLIN},
+                               {.fd = c->plan->client ? simba_client_fd(c->plan->client) : -1, .events = POLLIN},
                                {.fd = health_fd(), .events = POLLIN}};
-        look(n);
+        look(c);
         health_turn();
-        if (n->gone || poll(fds, 4, health_pause_ms(pause_ms(n))) <= 0)
+        if (c->gone || poll(fds, 4, health_pause_ms(pause_ms(c))) <= 0)
             continue;
         if (fds[2].revents != 0)
-            simba_client_dispatch(n->plan->client);
+            simba_client_dispatch(c->plan->client);
         if (fds[0].revents != 0)
-            on_report(n);
+            on_report(c);
         if (fds[1].revents != 0)
-            on_signal(n);
+            on_signal(c);
     }
 }
 
@@ -235,44 +230,106 @@ int child_check(const char *command)
 
 int child_run(const child_plan *plan, child_end *ret_end)
 {
-    nurse n = {.plan = plan, .hold_end_ns = NEVER, .end = {.why = CHILD_ENDED}};
-    const int64_t now_ns = clock_boot_ns();
-    simba_lease lease = SIMBA_LEASE_INIT;
-    plan->lease(plan->user, &lease);
-    const int64_t lease_ms = min64(lease.left_ms, SIMBA_LEASE_MAX_MS);
-    if (lease.held_for_ms <= 0) {
-        n.end.why = CHILD_LOST;
-        *ret_end = n.end;
+    child c = {.plan = plan, .hold_end_ns = NEVER, .end = {.why = CHILD_ENDED}};
+    simba_lease lease;
+    if (!read_lease(&c, &lease)) {
+        *ret_end = (child_end){.why = CHILD_LOST};
         return 0;
     }
-    n.end_ns = now_ns + lease_ms * MS;
-    n.tick_ms = clamp64(lease_ms / 50, TICK_MIN_MS, TICK_MAX_MS);
+    const int64_t now_ns = clock_boot_ns();
+    c.tick_ms = max64(TICK_MIN_MS, min64((c.end_ns - now_ns) / MS / 50, TICK_MAX_MS));
     if (plan->times.max_hold_ms > 0)
-        n.hold_end_ns = now_ns + plan->times.max_hold_ms * MS;
-    n.has_terminal = !plan->keeps_terminal && wants_terminal();
+        c.hold_end_ns = now_ns + plan->times.max_hold_ms * MS;
+    /* In a pipeline the terminal stays with all of it, until the command wants to read. */
+    c.has_terminal = !plan->keeps_terminal && in_foreground() && isatty(STDOUT_FILENO) == 1;
 
-    const watchdog_plan start = {
+    const supervisor_plan start = {
         .argv = plan->argv,
         .envp = plan->envp,
         .mask = &plan->signals->original,
-        .foreground = n.has_terminal,
-        .deadline_ns = n.end_ns - plan->times.lead_ms * MS / 2,
+        .foreground = c.has_terminal,
+        .deadline_ns = c.deadline_ns,
         .give_back = plan->give_back,
     };
-    const int code = watchdog_start(&start, &n.dog);
+    const int code = supervisor_start(&start, &c.supervisor);
     if (code < 0)
         return code;
-    supervise(&n);
-    if (n.has_terminal)
+    supervise(&c);
+    if (c.has_terminal)
         tcsetpgrp(STDIN_FILENO, getpgrp());
-    watchdog_close(&n.dog);
-    if (!n.end.immortal)
-        waitpid(n.dog.pid, NULL, 0);
-    *ret_end = n.end;
+    supervisor_close(&c.supervisor);
+    if (!c.end.immortal)
+        waitpid(c.supervisor.pid, NULL, 0);
+    *ret_end = c.end;
     return 0;
+}
+
+/* --- how it ended -------------------------------------------------------------------------------- */
+
+static const char *how(const child_end *end)
+{
+    return end->immortal ? "but something of it could not be killed"
+           : end->killed ? "with SIGKILL, for SIGTERM was not enough"
+                         : "with SIGTERM";
+}
+
+static void explain_end(const child_plan *plan, const child_end *end, simba_reason reason)
+{
+    if (end->immortal)
+        cli_say(plan->command, "the command has ended, but something that it left behind could not be killed.");
+    else if (end->left)
+        cli_say(plan->command, "the command left processes behind; they were ended %s.", how(end));
+    else if (reason != SIMBA_REASON_NONE)
+        cli_say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex,
+                simba_reason_name(reason));
+    else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
+        cli_say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
+                strsignal(WTERMSIG(end->status)));
+}
+
+int child_explain(const child_plan *plan, const child_end *end, simba_reason reason)
+{
+    switch (end->why) {
+    case CHILD_NO_EXEC:
+        cli_say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+        break;
+    case CHILD_ENDED:
+        explain_end(plan, end, reason);
+        break;
+    case CHILD_LOST:
+        cli_say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
+                reason != SIMBA_REASON_NONE ? simba_reason_name(reason) : "the lease was over", how(end));
+        break;
+    case CHILD_HOLD_LIMIT:
+        cli_say(plan->command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
+                plan->mutex, plan->times.max_hold_ms, how(end));
+        break;
+    case CHILD_TOO_LATE:
+        cli_say(plan->command, "leadership of %s ended while this process was not running; the command was killed.",
+                plan->mutex);
+        break;
+    case CHILD_UNSUPERVISED:
+        cli_say(plan->command, "the supervisor of the command was killed, and so the command was too.");
+        break;
+    }
+    return child_result(end);
 }
 
 int child_exit_code(int status)
 {
     return WIFSIGNALED(status) ? CLI_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int child_result(const child_end *end)
+{
+    if (end->why == CHILD_ENDED)
+        return child_exit_code(end->status);
+    if (end->why == CHILD_NO_EXEC)
+        return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
+    return CLI_LOST;
+}
+
+bool child_ended_well(const child_end *end)
+{
+    return end->why == CHILD_ENDED && WIFEXITED(end->status) && WEXITSTATUS(end->status) == 0;
 }

@@ -3,14 +3,33 @@
  * children either. The functions may be called between fork and exec.
  *
  * A child keeps its process id until it is waited for, which only this process does: no signal can go to a stranger that
- * has got the same number since. */
+ * has got the same number since.
+ *
+ * Where this process may make a control group (cgroup v2), as root or below a delegated group, the kernel keeps every
+ * process in it that the command starts, whatever these do to their parents, groups, sessions and users, and kills all of
+ * them with one write. */
 #ifndef SIMBA_CLI_DESCENDANTS_H
 #define SIMBA_CLI_DESCENDANTS_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "child/cgroup.h"
+typedef struct cgroup {
+    int folder; /* descriptor; -1: there is no such group */
+    int kill;   /* descriptor of cgroup.kill */
+    char path[1024];
+} cgroup;
+
+/* Make a group below that of this process. If that is not possible, the other functions do nothing. */
+void cgroup_make(cgroup *ret_group);
+
+/* _Fork(), with a child that is in the group from its first moment. If the kernel cannot do that, the child moves
+ * itself, which waits until all processors have noticed, some 10 ms. If that fails too, the child is not in the
+ * group. */
+pid_t cgroup_fork(const cgroup *group);
+
+/* Remove the group if it is empty, and close its descriptors. Each process that knows of it calls this at its end. */
+void cgroup_remove(const cgroup *group);
 
 /* Does the system list the children of a process? Without /proc it does not. */
 bool descendants_are_known(void);

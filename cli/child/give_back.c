@@ -13,7 +13,7 @@
 #define COMMAND "give-back"
 enum { PART_URL, PART_MUTEX, PART_ID, PART_NONCE, PART_TOKEN, PARTS };
 
-/* --- the watchdog's side ----------------------------------------------------------------------------- */
+/* --- the supervisor's side ----------------------------------------------------------------------------- */
 
 void give_back_prepare(const char *url, const char *mutex, int code, const simba_grant *grant, give_back *ret_what)
 {
@@ -62,7 +62,7 @@ int cmd_give_back(cli_globals *globals, int argc, char **argv)
     const char *parts[PARTS];
     const cli_syntax syntax = {
         .command = COMMAND,
-        .about = "Used by the watchdog of `simba run`: gives back the mutex of one that was killed.",
+        .about = "Used by the supervisor of `simba run`: gives back the mutex of one that was killed.",
         .takes = CLI_TAKES_NONE,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);

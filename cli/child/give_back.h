@@ -1,4 +1,4 @@
-/* Gives back the mutex of a `simba run` that was killed. When its watchdog has killed all processes of the command,
+/* Gives back the mutex of a `simba run` that was killed. When its supervisor has killed all processes of the command,
  * it becomes the command `simba give-back`, which ends exactly the grant that the command ran under, so that the
  * next holder need not wait for the end of the lease. The URL of the store may have a password in it, so everything
  * comes through standard input. */
@@ -15,7 +15,7 @@ typedef struct give_back {
 /* `url` as it was opened, NULL for the library's default. `code` is the result of asking for the grant. */
 void give_back_prepare(const char *url, const char *mutex, int code, const simba_grant *grant, give_back *ret_what);
 
-/* Become that command. Signals stay blocked, so that a signal to the watchdog does not end it; it takes a few seconds at
+/* Become that command. Signals stay blocked, so that a signal to the supervisor does not end it; it takes a few seconds at
  * most. May be called between fork and exec. Returns only if it fails. */
 void give_back_exec(const give_back *what);
 

@@ -5,7 +5,7 @@
 
 #include "child/child.h"
 #include "clock.h"
-#include "health/health.h"
+#include "health.h"
 
 #define LEAD_MIN_MS 2
 #define LEAD_MAX_MS 250

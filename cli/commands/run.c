@@ -12,7 +12,7 @@
 #include "child/child.h"
 #include "cli.h"
 #include "clock.h"
-#include "health/health.h"
+#include "health.h"
 #include "refusal.h"
 
 #define COMMAND "run"
@@ -296,9 +296,9 @@ static int run(const run_wish *wish, cli_globals *globals)
     globals->quiet = true;
     globals->warns_of_restarts = true;
     globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
-    const int guarded = child_check(COMMAND);
-    if (guarded != CLI_GO)
-        return guarded;
+    const int supervised = child_check(COMMAND);
+    if (supervised != CLI_GO)
+        return supervised;
     int code = health_open(COMMAND, globals, look, &w);
     if (code == CLI_GO)
         code = cli_open_shared(COMMAND, globals, &w.client);

@@ -17,7 +17,7 @@ typedef struct files {
 
 #ifdef SIMBA_CLI_WITH_HTTP
 
-#include "serve/serve.h"
+#include "serve/server.h"
 
 enum { TOKEN_MIN = 16, PEM_MAX = 65536 };
 #define TOKEN_CREDENTIAL "simba-serve.token"
@@ -80,7 +80,7 @@ static int read_and_serve(cli_globals *globals, const files *f, const char *list
         code = read_pem("tls-key", f->key, &pem[1]);
     if (code == CLI_GO)
         code = read_pem("client-ca", f->client_ca, &pem[2]);
-    const serve_options options = {listen, token, pem[0], pem[1], pem[2], allow_release};
+    const serve_options options = {listen, token, {pem[0], pem[1], pem[2]}, allow_release};
     if (code == CLI_GO)
         code = serve_run(globals, &options);
     free(token);
@@ -120,6 +120,10 @@ int cmd_serve(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "--tls-cert and --tls-key go together");
     if (f.client_ca != NULL && f.cert == NULL)
         return cli_usage_error(COMMAND, "--client-ca wants --tls-cert and --tls-key as well");
+#ifdef SIMBA_CLI_HTTP_LINKED
+    if (f.cert != NULL)
+        return cli_fail(COMMAND, CLI_CONFIG, "this simba was linked statically, and serves without TLS.");
+#endif
 #ifdef SIMBA_CLI_WITH_HTTP
     return read_and_serve(globals, &f, listen, allow_release);
 #else

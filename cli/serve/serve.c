@@ -1,5 +1,5 @@
-/* See serve.h: the loop of `simba serve`. */
-#include "serve.h"
+/* See server.h: the loop of `simba serve`. */
+#include "server.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -12,7 +12,6 @@
 
 #include "address.h"
 #include "clock.h"
-#include "http.h"
 #include "refusal.h"
 #include "signals.h"
 
@@ -51,7 +50,7 @@ static int open_listener(const serve_options *options, listener *ret_listener)
     if (ret_listener->fd < 0)
         return cli_fail(SERVE_COMMAND, CLI_CONFIG, "%s cannot be listened at: %s.", options->listen,
                         strerror(-ret_listener->fd));
-    describe(ret_listener, options->cert != NULL);
+    describe(ret_listener, options->tls.cert != NULL);
     return CLI_GO;
 }
 
@@ -69,7 +68,7 @@ static void say_store(const table *t, bool answered)
 /* A store that refuses from the first goes on to: then returns the exit code, otherwise CLI_GO. */
 static int take_look(server *s)
 {
-    look *l = looker_take(s->asking);
+    look *l = poller_take(s->poller);
     const bool answered = s->table.answers || s->table.since_ms == 0;
     int code = CLI_GO;
     if (l != NULL && l->code < 0 && !s->table.was_answered && !refusal_may_pass(l->code)) {
@@ -82,12 +81,27 @@ static int take_look(server *s)
     return code;
 }
 
+/* There may be news for those who follow, or the answer to a release. */
+static void wake(server *s)
+{
+    http_connection *c;
+    const release_order *done = poller_released(s->poller);
+    if (done != NULL)
+        http_resume(done->user);
+    TAILQ_FOREACH (c, &s->http.all, in_all) {
+        if (c->state == HTTP_FOLLOWS)
+            http_resume(c);
+    }
+}
+
 static int go_round(server *s, const cli_signals *signals)
 {
-    struct pollfd fds[] = {{.fd = http_fd(s), .events = POLLIN},
-                           {.fd = looker_fd(s->asking), .events = POLLIN},
+    enum { ALIVE_MS = 1000 }; /* streams say that they are there, and somebody may have ceased to watch */
+    struct pollfd fds[] = {{.fd = http_fd(&s->http), .events = POLLIN},
+                           {.fd = poller_fd(s->poller), .events = POLLIN},
                            {.fd = signals->fd, .events = POLLIN}};
-    if (poll(fds, 3, http_pause_ms(s)) < 0 && errno != EINTR)
+    const int pause_ms = http_pause_ms(&s->http);
+    if (poll(fds, 3, pause_ms >= 0 ? pause_ms : ALIVE_MS) < 0 && errno != EINTR)
         return CLI_SYSTEM;
     if (fds[2].revents != 0) {
         const int number = signals_read(signals);
@@ -97,17 +111,15 @@ static int go_round(server *s, const cli_signals *signals)
             return CLI_OK;
     }
     const int code = fds[1].revents != 0 ? take_look(s) : CLI_GO;
-    http_wake(s);
-    const int64_t now_ms = clock_read_ms(CLOCK_MONOTONIC);
-    http_sweep(s, now_ms);
-    looker_watch(s->asking, s->about.streams > 0 || now_ms < s->watched_until_ms);
-    http_run(s);
+    wake(s);
+    poller_watch(s->poller, s->http.streams > 0 || clock_read_ms(CLOCK_MONOTONIC) < s->watched_until_ms);
+    http_turn(&s->http);
     return code;
 }
 
 static int serve(server *s, const cli_signals *signals, listener *where)
 {
-    int code = http_start(s, where->fd);
+    int code = http_start(SERVE_COMMAND, &s->http, where->fd, s->options->tls.cert != NULL ? &s->options->tls : NULL);
     if (code != CLI_GO)
         return code;
     cli_inform(SERVE_COMMAND, "%s shows %s.", where->url, simba_client_url(s->about.client));
@@ -120,7 +132,7 @@ static int serve(server *s, const cli_signals *signals, listener *where)
  * they are. */
 static int check_access(const serve_options *o, const listener *where)
 {
-    const bool knows_whom = o->token != NULL || o->client_ca != NULL;
+    const bool knows_whom = o->token != NULL || o->tls.client_ca != NULL;
     if (o->allow_release && o->token == NULL)
         return cli_usage_error(SERVE_COMMAND, "--allow-release wants a --token-file as well");
     if (where->is_loopback || knows_whom)
@@ -139,17 +151,25 @@ static void name_instance(answers *a)
 
 static int serve_client(simba_client *client, const serve_options *options, listener *where, const cli_signals *signals)
 {
-    server s = {.options = options};
+    server s = {.options = options,
+                .http = {.answer = routes_answer,
+                         .limits = {.request_ms = 5000,
+                                    .answer_ms = 60000,
+                                    .stalled_s = 15,
+                                    .connections = 512,
+                                    .scarce = 240,
+                                    .memory = 24 * 1024,
+                                    .keeps_alive = true}}};
     table_init(&s.table);
-    s.rules = (access_rules){options->token, options->client_ca != NULL, options->cert != NULL};
+    s.rules = (access_rules){options->token, options->tls.client_ca != NULL, options->tls.cert != NULL};
     s.about = (answers){.t = &s.table, .client = client, .can_release = options->allow_release};
     name_instance(&s.about);
-    s.asking = looker_start(client);
-    if (s.asking == NULL)
+    s.poller = poller_start(client);
+    if (s.poller == NULL)
         return cli_fail(SERVE_COMMAND, CLI_SYSTEM, "no thread can be started: %s.", strerror(errno));
     const int code = cli_leave(serve(&s, signals, where));
-    looker_stop(s.asking); /* first: it may be at a release that a visitor waits for */
-    http_stop(&s);
+    poller_stop(s.poller); /* first: it may be at a release that a connection waits for */
+    http_stop(&s.http);
     table_fini(&s.table);
     return code;
 }
@@ -159,7 +179,7 @@ int serve_run(cli_globals *globals, const serve_options *options)
     listener where = {.fd = -1};
     cli_signals signals;
     simba_client *client = NULL;
-    int code = library_load();
+    int code = http_load(SERVE_COMMAND);
     if (code == CLI_GO)
         code = open_listener(options, &where);
     if (code == CLI_GO)

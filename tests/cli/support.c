@@ -206,7 +206,7 @@ static void forget(pid_t pid)
             started[i] = 0;
 }
 
-/* The watchdog of a killed `simba run` ends what that has started. */
+/* The supervisor of a killed `simba run` ends what that has started. */
 static void end_all(void)
 {
     for (size_t i = 0; i < COUNT_OF(started); i++)

@@ -164,7 +164,7 @@ static void an_ignored_sigchld_does_no_harm(void **state)
     assert_int_equal(finish(&p), 7);
 }
 
-/* A command may take longer than a lease: that is renewed, and the watchdog knows. */
+/* A command may take longer than a lease: that is renewed, and the supervisor knows. */
 static void a_long_command_is_left_alone(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The watchdog of `simba run`: whom it kills and whom not, with what means, and what it does when several things happen
+/* The supervisor of `simba run`: whom it kills and whom not, with what means, and what it does when several things happen
  * at once. test_run_lost.c has the ends of leases. */
 #include <linux/capability.h>
 #include <sched.h>
@@ -112,12 +112,12 @@ static void a_control_group_comes_and_goes(void **state)
             skip(); /* there is none to be had here */
         }
         assert_int_equal(access(folder, F_OK), 0);
-        const pid_t watchdog = child_of(p.pid);
+        const pid_t supervisor = child_of(p.pid);
         if (killed)
             kill(p.pid, SIGKILL);
         assert_int_equal(finish(&p), killed ? 1000 + SIGKILL : 0);
         if (killed)
-            await_death(watchdog);
+            await_death(supervisor);
         assert_int_not_equal(access(folder, F_OK), 0);
         remove(in_dir("group"));
     }
@@ -131,20 +131,20 @@ static void hide_control_groups(void)
         return;
 }
 
-/* Without them the watchdog, and the wrapper should that be killed, find what has detached itself all the same. */
+/* Without them the supervisor, and the wrapper should that be killed, find what has detached itself all the same. */
 static void without_control_groups_all_are_found(void **state)
 {
     (void)state;
     before_simba = hide_control_groups;
-    for (int kill_watchdog = 0; kill_watchdog < 2; kill_watchdog++) {
+    for (int kill_supervisor = 0; kill_supervisor < 2; kill_supervisor++) {
         process p = START("run", "m", "--", helper, "family", in_dir("parent"), in_dir("child"));
         await_file(in_dir("parent"));
         await_file(in_dir("child"));
-        const pid_t watchdog = child_of(p.pid);
-        kill(kill_watchdog ? watchdog : p.pid, SIGKILL);
-        assert_int_equal(finish(&p), kill_watchdog ? 79 : 1000 + SIGKILL);
-        if (!kill_watchdog)
-            await_death(watchdog);
+        const pid_t supervisor = child_of(p.pid);
+        kill(kill_supervisor ? supervisor : p.pid, SIGKILL);
+        assert_int_equal(finish(&p), kill_supervisor ? 79 : 1000 + SIGKILL);
+        if (!kill_supervisor)
+            await_death(supervisor);
         const int64_t dead_ns = now_ns();
         assert_int_equal(RUN("run", "m", "--", helper, "stamp", in_dir("next")), 0);
         assert_true(number_in(in_dir("parent")) < dead_ns);
@@ -184,7 +184,7 @@ static void processes_of_another_user_are_ended(void **state)
 
 /* --- giving back -------------------------------------------------------------------------------------- */
 
-/* The wrapper is killed: when all is dead, the watchdog gives the mutex back, and the next one gets it long before the
+/* The wrapper is killed: when all is dead, the supervisor gives the mutex back, and the next one gets it long before the
  * lease would have ended. */
 static void a_killed_wrapper_gives_back(void **state)
 {
@@ -198,10 +198,10 @@ static void a_killed_wrapper_gives_back(void **state)
                         : START("schedule", "--every", "1h", "m", helper, "family", in_dir("parent"), in_dir("child"));
         await_file(in_dir("parent"));
         await_file(in_dir("child"));
-        const pid_t watchdog = child_of(p.pid);
+        const pid_t supervisor = child_of(p.pid);
         kill(p.pid, SIGKILL);
         assert_int_equal(finish(&p), 1000 + SIGKILL);
-        await_death(watchdog);
+        await_death(supervisor);
         assert_int_equal(lease_end_ns("m"), 0);
         assert_int_equal(RUN("run", "--no-wait", "m", "--", helper, "stamp", in_dir("next")), 0);
         assert_true(number_in(in_dir("parent")) < number_in(in_dir("next")));
@@ -217,21 +217,21 @@ static void only_its_own_is_given_back(void **state)
     (void)state;
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("first"));
     await_file(in_dir("first"));
-    const pid_t watchdog = child_of(p.pid);
+    const pid_t supervisor = child_of(p.pid);
     kill(p.pid, SIGSTOP);
     assert_int_equal(RUN("release", "--force", "--yes", "m"), 0);
     process other = START("--id", "other", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("second"));
     await_file(in_dir("second"));
     kill(p.pid, SIGKILL);
     assert_int_equal(finish(&p), 1000 + SIGKILL);
-    await_death(watchdog);
+    await_death(supervisor);
     assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 75);
     assert_non_null(strstr(err_of(&last), "other"));
     assert_int_equal(finish(&other), 0);
     assert_string_equal(err_of(&other), "");
 }
 
-/* The internal command takes nothing but what the watchdog writes, and shows no password. */
+/* The internal command takes nothing but what the supervisor writes, and shows no password. */
 static void give_back_wants_a_grant(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void give_back_wants_a_grant(void **state)
 
 /* --- together ---------------------------------------------------------------------------------------- */
 
-/* The wrapper and the watchdog are killed at the same moment, so that neither can act for the other. The command dies with
+/* The wrapper and the supervisor are killed at the same moment, so that neither can act for the other. The command dies with
  * its parent. */
 static void both_killed_together(void **state)
 {
@@ -266,11 +266,11 @@ static void both_killed_together(void **state)
     process p = START("run", "m", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 1000", in_dir("command"));
     await_file(in_dir("command"));
     const pid_t command = (pid_t)number_in(in_dir("command"));
-    const pid_t watchdog = child_of(p.pid);
+    const pid_t supervisor = child_of(p.pid);
     kill(p.pid, SIGSTOP);
-    kill(watchdog, SIGSTOP);
+    kill(supervisor, SIGSTOP);
     const int64_t end_ns = lease_end_ns("m");
-    kill(watchdog, SIGKILL);
+    kill(supervisor, SIGKILL);
     kill(p.pid, SIGKILL);
     assert_int_equal(finish(&p), 1000 + SIGKILL);
     await_death(command);
@@ -289,7 +289,7 @@ static void a_stopped_command_is_woken(void **state)
     assert_string_equal(out_of(&p), "tidied\n");
 }
 
-/* The command is stopped, and then the wrapper is killed: the watchdog kills the command where it stands. */
+/* The command is stopped, and then the wrapper is killed: the supervisor kills the command where it stands. */
 static void a_stopped_command_dies_with_the_wrapper(void **state)
 {
     (void)state;

@@ -151,17 +151,17 @@ static void a_killed_wrapper_takes_all_along(void **state)
 {
     (void)state;
     process p = start_family();
-    const pid_t watchdog = child_of(p.pid);
-    assert_true(watchdog > 0);
+    const pid_t supervisor = child_of(p.pid);
+    assert_true(supervisor > 0);
     kill(p.pid, SIGKILL);
     assert_int_equal(finish(&p), 1000 + SIGKILL);
-    await_death(watchdog); /* it ends when nothing is left */
+    await_death(supervisor); /* it ends when nothing is left */
     const int64_t dead_ns = now_ns();
     assert_true(number_in(in_dir("parent")) < dead_ns);
     assert_dead_before_next();
 }
 
-/* The wrapper is frozen, and the watchdog alone has to see that the lease is about to end in the store. */
+/* The wrapper is frozen, and the supervisor alone has to see that the lease is about to end in the store. */
 static void a_frozen_wrapper_is_in_time(void **state)
 {
     (void)state;
@@ -187,14 +187,14 @@ static void a_frozen_wrapper_is_overtaken(void **state)
     assert_non_null(strstr(err_of(&p), "was not running"));
 }
 
-/* Somebody kills the watchdog: nothing runs unguarded. */
-static void a_killed_watchdog_takes_all_along(void **state)
+/* Somebody kills the supervisor: nothing runs unsupervised. */
+static void a_killed_supervisor_takes_all_along(void **state)
 {
     (void)state;
     process p = start_family();
     kill(child_of(p.pid), SIGKILL);
     assert_int_equal(finish(&p), 79);
-    assert_non_null(strstr(err_of(&p), "watchdog"));
+    assert_non_null(strstr(err_of(&p), "supervisor"));
     assert_dead_before_next();
 }
 
@@ -209,7 +209,7 @@ int main(int argc, char **argv)
         TEST(an_unreachable_store_is_69),
         TEST(a_killed_wrapper_takes_all_along),
         TEST(a_frozen_wrapper_is_overtaken),
-        TEST(a_killed_watchdog_takes_all_along),
+        TEST(a_killed_supervisor_takes_all_along),
         TEST(a_frozen_wrapper_is_in_time),
         TEST(an_outage_that_ends_is_said),
         TEST(a_revocation_that_is_heard_late_is_named),

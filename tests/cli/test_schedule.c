@@ -273,10 +273,10 @@ static void others_are_kept_out(void **state)
     assert_true(lease_end_ns("a") >= start_ns + INT64_C(3000000000));
     process p = START("run", "--min-hold", "3s", "b", "--", "sh", "-c", "echo >> \"$0\"; sleep 1000", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
-    const pid_t watchdog = child_of(p.pid);
+    const pid_t supervisor = child_of(p.pid);
     kill(p.pid, SIGKILL);
     assert_int_equal(finish(&p), 1000 + SIGKILL);
-    await_death(watchdog);
+    await_death(supervisor);
     assert_int_equal(RUN("run", "-n", "-E", "3", "b", "--", "true"), 3);
     assert_true(lease_end_ns("b") >= start_ns + INT64_C(3000000000));
 }

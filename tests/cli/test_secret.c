@@ -147,7 +147,7 @@ static void a_wrong_one(void **state)
     assert_not_said(&last);
 }
 
-/* The watchdog of a run that was killed gives the mutex back, and for that has the password too. */
+/* The supervisor of a run that was killed gives the mutex back, and for that has the password too. */
 static void for_a_killed_run(void **state)
 {
     (void)state;
@@ -156,11 +156,11 @@ static void for_a_killed_run(void **state)
     process p =
         START("--url", full_url, "run", "killed", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("on"));
     await_file(in_dir("on"));
-    const pid_t watchdog = child_of(p.pid);
+    const pid_t supervisor = child_of(p.pid);
     kill(p.pid, SIGKILL);
     assert_int_equal(finish(&p), 1000 + SIGKILL);
     assert_not_in_process_list();
-    await_death(watchdog);
+    await_death(supervisor);
     assert_int_equal(RUN("--url", full_url, "run", "--no-wait", "killed", "--", "true"), 0);
     assert_not_said(&p);
 }

@@ -36,11 +36,11 @@ static void read_answer(int fd)
     while ((got = recv(fd, answer + length, sizeof answer - 1 - length, 0)) > 0)
         length += (size_t)got;
     answer[length] = '\0';
-    assert_int_equal(got, 0);
+    assert_true(got == 0 || errno == ECONNRESET);
     close(fd);
 }
 
-/* The code of the answer, which is in `answer`; 0: nobody listens. */
+/* The code of the answer, which is in `answer`; 0: nobody listens; -1: the connection was closed without one. */
 static int ask_with(const char *path, const char *request)
 {
     const int fd = connect_to(path);
@@ -48,8 +48,8 @@ static int ask_with(const char *path, const char *request)
         return 0;
     assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
     read_answer(fd);
-    int code = 0;
-    assert_int_equal(sscanf(answer, "HTTP/1.1 %d ", &code), 1);
+    int code = -1;
+    assert_int_equal(answer[0] == '\0' || sscanf(answer, "HTTP/1.1 %d ", &code) == 1, 1);
     return code;
 }
 
@@ -167,24 +167,30 @@ static void other_requests_are_refused(void **state)
         {"GET /nothing HTTP/1.1\r\n\r\n", 404},
         {"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405},
         {"GET  HTTP/1.1\r\n\r\n", 400},
-        {"GET / HTTP/2.0\r\n\r\n", 400},
+        {"GET / HTTP/2.0\r\n\r\n", 505},
         {"GET / HTTP/1.10\r\n\r\n", 400},
-        {"GET\r\n\r\n", 400},
-        {"\r\n\r\n", 400},
-        {" / HTTP/1.1\r\n\r\n", 400},
-        {"GET http://x/ HTTP/1.1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+        {"GET\r\n\r\n", -1},
+        {"\r\n\r\n", -1},
+        {" / HTTP/1.1\r\n\r\n", -1},
+        {"\1\377\r\n\r\n", -1},
+        {"GET http://x/ HTTP/1.1\r\n\r\n", 404},
         {"GET /healthz HTTP/1.0\n\n", 200},
         {"GET /?a=b HTTP/1.1\r\n\r\n", 200},
         {"GET /metrics?x HTTP/1.1\r\n\r\n", 200},
     };
-    char large[6000];
+    char large[10000] = "GET / HTTP/1.1\r\nX: ";
     process p = START("elect", "m", "--status-listen", in_dir("s"));
     await_code(in_dir("s"), 200);
     for (size_t i = 0; i < COUNT_OF(asked); i++)
         assert_int_equal(ask_with(in_dir("s"), asked[i].request), asked[i].code);
-    memset(large, 'a', sizeof large);
-    large[sizeof large - 1] = '\0';
-    assert_int_equal(ask_with(in_dir("s"), large), 431);
+    const size_t head = strlen(large);
+    memset(large + head, 'a', sizeof large - head - 1);
+    /* If the server closes before it has read all, the answer may be lost. */
+    const int code = ask_with(in_dir("s"), large);
+    assert_true(code == 431 || code == -1);
+    const int endless = ask_with(in_dir("s"), large + head);
+    assert_true(endless == 414 || endless == -1);
     assert_int_equal(ask_with(in_dir("s"), "HEAD / HTTP/1.1\r\n\r\n"), 200);
     assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
     kill(p.pid, SIGTERM);
@@ -219,6 +225,24 @@ static void idle_connections_harm_nobody(void **state)
     assert_int_equal(ask(in_dir("s")), 200);
     assert_int_equal(strncmp(strstr(answer, "\"token\":"), token, 20), 0);
     assert_int_equal(finish(&p), 0);
+}
+
+/* The supervisor outlives a process that was killed: it must not keep the clients of that process waiting. */
+static void a_killed_process_refuses(void **state)
+{
+    (void)state;
+    process p =
+        START("run", "m", "--status-listen", in_dir("s"), "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("ran"));
+    await_file(in_dir("ran"));
+    assert_int_equal(ask(in_dir("s")), 200);
+    const pid_t supervisor = child_of(p.pid);
+    assert_true(supervisor > 0);
+    kill(supervisor, SIGSTOP);
+    kill(p.pid, SIGKILL);
+    finish(&p);
+    assert_int_equal(ask(in_dir("s")), 0);
+    kill(supervisor, SIGCONT);
+    await_death(supervisor);
 }
 
 static int free_port(void)
@@ -297,13 +321,10 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(leaders_and_waiters_are_told_apart),
-        TEST(a_renewal_that_hangs_turns_it_red),
-        TEST(a_frozen_process_wakes_up_red),
-        TEST(other_requests_are_refused),
-        TEST(idle_connections_harm_nobody),
-        TEST(a_port_is_on_the_loopback_interface),
-        TEST(addresses_are_checked),
+        TEST(leaders_and_waiters_are_told_apart),  TEST(a_renewal_that_hangs_turns_it_red),
+        TEST(a_frozen_process_wakes_up_red),       TEST(other_requests_are_refused),
+        TEST(idle_connections_harm_nobody),        TEST(a_killed_process_refuses),
+        TEST(a_port_is_on_the_loopback_interface), TEST(addresses_are_checked),
     };
     return cmocka_run_group_tests_name("status_listen", tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
  *
  * ID is c and a number, and LIFE counts the processes that had this ID before. FOLDER has the socket of the register and the two files
  * that this program adds lines to. Times are CLOCK_MONOTONIC, which all processes of a machine share, in ns since EPOCH.
- *   leases.jsonl      what this client believed about its lease: for `simba torture --judge`, see cli/torture/history.h
+ *   leases.jsonl      what this client believed about its lease: for `simba torture --judge`, see tools/torture/history.h
  *   additions.jsonl   what it did to the register: for tests/torture/porcupine
  *     begin           of an addition, after the first question, whether it holds, was answered by yes
  *     end             of it: "ok", "refused" by the register, or "abandoned" because the mutex is not ours any more */

@@ -152,7 +152,7 @@ class World:
         self.append(f"{self.folder}/faults.log", f"{self.now_ns() / 1e9:8.2f}  {text}\n")
 
     def record(self, **event):
-        """A line of leases.jsonl, as cli/torture/history.h has it."""
+        """A line of leases.jsonl, as tools/torture/history.h has it."""
         self.append(self.leases, json.dumps(event, separators=(",", ":")) + "\n")
 
     def latest_holder(self):

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "self.h"
+#include "torture/self.h"
 
 #define LATE_NS (100 * MS) /* a proxy that comes this late has delayed the network by itself */
 

@@ -1,5 +1,5 @@
 /* See self.h. */
-#include "self.h"
+#include "torture/self.h"
 
 #include <errno.h>
 #include <fcntl.h>

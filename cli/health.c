@@ -1,0 +1,415 @@
+/* See health.h. */
+#include "health.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "clock.h"
+#include "refusal.h"
+#include "util/escape.h"
+
+static struct {
+    health_look_fn look; /* NULL: closed */
+    void *user;
+} health;
+
+/* held_for_ms is 0 when leadership has ended here, which is before the lease ends by the time that stopping takes. */
+bool health_is_leader(const health_view *view)
+{
+    return view->leads && view->lease.token != 0 && view->lease.held_for_ms > view->reserve_ms;
+}
+
+static void look(health_view *ret_view)
+{
+    *ret_view = (health_view){.lease = SIMBA_LEASE_INIT};
+    if (health.look != NULL)
+        health.look(health.user, ret_view);
+    ret_view->refused = ret_view->client != NULL && refusal_is_there(ret_view->client, &ret_view->refusal);
+}
+
+/* --- HTTP ----------------------------------------------------------------------------------------- */
+
+#ifdef SIMBA_CLI_WITH_HTTP
+
+#include <pthread.h>
+
+#include "http.h"
+#include "json.h"
+
+static address listens_at;
+
+static void print_status(FILE *out, const health_view *view)
+{
+    const bool holds = view->lease.token != 0;
+    const char *owner = simba_owner_is_none(&view->owner) ? NULL : view->owner.id;
+    fputc('{', out);
+    json_text(out, "mutex", view->mutex);
+    fputc(',', out);
+    json_text(out, "id", view->id);
+    fprintf(out, ",\"leads\":%s,", health_is_leader(view) ? "true" : "false");
+    json_token(out, holds ? &view->lease.token : NULL);
+    fprintf(out, ",\"held_for_ms\":%" PRId64 ",\"left_ms\":%" PRId64 ",\"overdue\":%s,",
+            holds && view->leads ? view->lease.held_for_ms : 0, view->lease.left_ms,
+            view->lease.overdue ? "true" : "false");
+    json_text(out, "owner", holds && view->id != NULL ? view->id : owner);
+    fputs("}\n", out);
+}
+
+static void print_metrics(FILE *out, const health_view *view)
+{
+    simba_stats stats = SIMBA_STATS_INIT;
+    const simba_stats *const all[] = {&stats};
+    if (view->client != NULL)
+        simba_client_stats(view->client, &stats);
+    const char *const *names = view->mutex != NULL ? &view->mutex : NULL;
+    const int length = simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, NULL, 0);
+    char *text = length > 0 ? malloc((size_t)length + 1) : NULL;
+    if (text != NULL &&
+        simba_stats_write(all, names, 1, SIMBA_STATS_MUTEX | SIMBA_STATS_MORE, text, (size_t)length + 1) == length)
+        fputs(text, out);
+    free(text);
+    fprintf(out,
+            "# TYPE simba_store_refuses gauge\n"
+            "# HELP simba_store_refuses Whether the store refuses this client, which waiting does not mend.\n"
+            "simba_store_refuses %d\n# EOF\n",
+            view->refused);
+}
+
+/* "/": 200 while this process leads. "/healthz": 200 while the loop goes round and the store does not refuse it. */
+static enum MHD_Result answer(http_connection *c, const char *path, const char *method)
+{
+    const char *type = "text/plain; charset=utf-8";
+    http_draft d;
+    health_view view;
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return http_send_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, type, "Only GET and HEAD are answered.\n");
+    if (strcmp(path, "/") != 0 && strcmp(path, "/metrics") != 0 && strcmp(path, "/healthz") != 0)
+        return http_send_text(c, MHD_HTTP_NOT_FOUND, type, "There are /, /metrics and /healthz.\n");
+    if (!http_begin(&d))
+        return MHD_NO;
+    look(&view); /* now, and not when the connection came */
+    bool good = true;
+    if (strcmp(path, "/") == 0) {
+        type = "application/json";
+        good = health_is_leader(&view);
+        print_status(d.to, &view);
+    } else if (strcmp(path, "/metrics") == 0) {
+        type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        print_metrics(d.to, &view);
+    } else if (view.refused) {
+        good = false;
+        fprintf(d.to, "The store refuses: %s.\n", view.refusal.text);
+    } else {
+        fputs("ok\n", d.to);
+    }
+    return http_finish(c, &d, good ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, type);
+}
+
+/* Few connections of bounded size, and little time for each. */
+static http_server http = {
+    .answer = answer,
+    .limits = {
+        .request_ms = 2000, .answer_ms = 2000, .stalled_s = 2, .connections = 32, .scarce = 16, .memory = 6 * 1024}};
+
+/* If we are killed, the supervisor outlives us for a moment: clients must be refused then, not kept waiting. */
+static void leave_to_parent(void)
+{
+    http_leave_to_parent(&http);
+}
+
+static int listen_at(const char *command, const char *where)
+{
+    if (where == NULL)
+        return CLI_GO;
+    if (!address_parse(where, &listens_at) || address_port(&listens_at) == 0)
+        return cli_usage_error(
+            command,
+            "--status-listen wants a port, as 8080 or 192.0.2.7:8080 or [::1]:8080, or the path of a "
+            "socket, not \"%s\"",
+            where);
+    int code = http_load(command);
+    if (code != CLI_GO)
+        return code;
+    const int fd = address_listen(&listens_at);
+    if (fd < 0)
+        return cli_fail(command, fd == -EACCES || fd == -EPERM || fd == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG,
+                        "--status-listen cannot listen at %s: %s.", where, strerror(-fd));
+    code = http_start(command, &http, fd, NULL);
+    if (code == CLI_GO && pthread_atfork(NULL, NULL, leave_to_parent) != 0)
+        code = cli_fail(command, CLI_SYSTEM, "--status-listen cannot be served: out of memory.");
+    return code;
+}
+
+static void stop_listening(void)
+{
+    if (http.daemon == NULL)
+        return;
+    http_stop(&http);
+    if (address_path(&listens_at) != NULL)
+        unlink(address_path(&listens_at));
+}
+
+int health_fd(void)
+{
+    return http_fd(&http);
+}
+
+#else
+
+static int listen_at(const char *command, const char *where)
+{
+    return where == NULL ? CLI_GO
+                         : cli_fail(command, CLI_CONFIG,
+                                    "this simba was built without libmicrohttpd, which it needs for --status-listen.");
+}
+
+static void stop_listening(void)
+{
+}
+
+int health_fd(void)
+{
+    return -1;
+}
+
+#endif
+
+/* --- systemd -------------------------------------------------------------------------------------- */
+
+/* Notifications to systemd (sd_notify): that the service is ready, a sentence for `systemctl status`, and signs of
+ * life for its watchdog. While this process leads, renewals give these signs, not a timer: the watchdog has to find
+ * a process that lives and cannot renew. By hand, because it is one datagram, and libsystemd would be one more
+ * library in every container. */
+#define RENEWED_BY_MS 20 /* the end of a lease that is so much later was moved: clocks are read to the millisecond */
+
+/* How often to look whether the store has answered: a loop need not hear of that. */
+#define UNREADY_MS 100
+
+typedef enum readiness { READY_CONTENDING, READY_LEADING, READY_CHILD } readiness;
+
+static struct {
+    int socket; /* -1: nobody listens */
+    address to;
+    readiness when;
+    bool ready;       /* was told */
+    char said[600];   /* the sentence that was told */
+    int64_t alive_us; /* of the watchdog; 0: there is none */
+    int64_t alive_ns; /* when it was told */
+    int64_t lease_end_ns;
+    bool warned;  /* that nobody listens */
+    bool checked; /* whether the watchdog waits for long enough */
+    const char *command;
+} notify = {.socket = -1};
+
+static bool parse_when(const char *when, readiness *ret_when)
+{
+    static const char *const names[] = {
+        [READY_CONTENDING] = "contending", [READY_LEADING] = "leading", [READY_CHILD] = "child"};
+    for (size_t i = 0; when != NULL && i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(when, names[i]) == 0) {
+            *ret_when = (readiness)i;
+            return true;
+        }
+    }
+    return when == NULL;
+}
+
+/* WATCHDOG_PID says for which process it is; without it, for the one that was started. */
+static int64_t watchdog_us(void)
+{
+    const char *usec = getenv("WATCHDOG_USEC");
+    const char *pid = getenv("WATCHDOG_PID");
+    const long long value = usec != NULL ? strtoll(usec, NULL, 10) : 0;
+    if (value <= 0 || (pid != NULL && strtol(pid, NULL, 10) != getpid()))
+        return 0;
+    return value;
+}
+
+static int notify_open(const char *command, const char *when)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    readiness wanted = READY_CONTENDING;
+    if (!parse_when(when, &wanted))
+        return cli_usage_error(command, "--notify wants contending, leading or child, not \"%s\"", when);
+    if (path == NULL || path[0] == '\0' || wanted == READY_CHILD)
+        return CLI_GO;
+    if (!address_parse_socket(path, &notify.to))
+        return cli_fail(command, CLI_CONFIG, "NOTIFY_SOCKET is neither a path nor an abstract socket: \"%s\".", path);
+    notify.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (notify.socket < 0)
+        return cli_fail(command, CLI_SYSTEM, "no socket could be made to notify systemd: %s.", strerror(errno));
+    notify.when = wanted;
+    notify.alive_us = watchdog_us();
+    notify.command = command;
+    return CLI_GO;
+}
+
+/* True: systemd was told. Otherwise try again in the next turn. */
+static bool send_words(const char *words)
+{
+    const ssize_t done = sendto(notify.socket, words, strlen(words), MSG_NOSIGNAL,
+                                (const struct sockaddr *)&notify.to.socket, notify.to.length);
+    if (done < 0 && errno != EAGAIN && errno != EWOULDBLOCK && !notify.warned) {
+        cli_warn(notify.command, "systemd cannot be notified: %s.", strerror(errno));
+        notify.warned = true;
+    }
+    return done >= 0;
+}
+
+static void notify_close(void)
+{
+    if (notify.socket < 0)
+        return;
+    send_words("STOPPING=1");
+    close(notify.socket);
+    notify.socket = -1;
+}
+
+static int notify_pause_ms(void)
+{
+    if (notify.socket < 0)
+        return -1;
+    if (notify.when == READY_CONTENDING && !notify.ready)
+        return UNREADY_MS;
+    if (notify.alive_us == 0)
+        return -1;
+    const int64_t ms = notify.alive_us / 4000;
+    return ms < 1 ? 1 : ms < 60000 ? (int)ms : 60000;
+}
+
+static void make_sentence(const health_view *view, char *sentence, size_t size)
+{
+    char mutex[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    char owner[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
+    simba__escape(view->mutex, mutex, sizeof mutex);
+    if (health_is_leader(view) && view->refused)
+        snprintf(sentence, size, "Leads %.200s, but the store refuses to renew its lease: %s.", mutex,
+                 view->refusal.text);
+    else if (view->refused)
+        snprintf(sentence, size, "Contends for %.200s, which the store refuses: %s.", mutex, view->refusal.text);
+    else if (health_is_leader(view) && view->lease.overdue)
+        snprintf(sentence, size, "Leads %.200s, but cannot renew its lease.", mutex);
+    else if (health_is_leader(view))
+        snprintf(sentence, size, "Leads %.200s with token %" PRIu64 ".", mutex, view->lease.token);
+    else if (view->lease.token != 0)
+        snprintf(sentence, size, "Stops leading %.200s.", mutex);
+    else if (simba_owner_is_none(&view->owner))
+        snprintf(sentence, size, "Contends for %.200s.", mutex);
+    else
+        snprintf(sentence, size, "Waits for %.200s, which %.200s owns.", mutex,
+                 simba__escape(view->owner.id, owner, sizeof owner));
+}
+
+static void tell_sentence(const health_view *view)
+{
+    char words[sizeof notify.said + 16] = "STATUS=";
+    char *sentence = words + strlen(words);
+    make_sentence(view, sentence, sizeof notify.said);
+    if (strcmp(sentence, notify.said) != 0 && send_words(words))
+        strcpy(notify.said, sentence);
+}
+
+static void tell_ready(const health_view *view)
+{
+    const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
+    if (ready && !notify.ready)
+        notify.ready = send_words("READY=1");
+}
+
+/* A process that does not lead has nothing to renew, and lives if its loop runs. */
+static bool shows_life(const health_view *view, int64_t now_ns)
+{
+    if (view->lease.token == 0)
+        return now_ns - notify.alive_ns >= notify.alive_us * 1000 / 4;
+    const int64_t left_ms = view->lease.left_ms < SIMBA_LEASE_MAX_MS ? view->lease.left_ms : SIMBA_LEASE_MAX_MS;
+    const int64_t end_ns = now_ns + left_ms * MS;
+    const bool renewed = end_ns > notify.lease_end_ns + RENEWED_BY_MS * MS;
+    if (renewed)
+        notify.lease_end_ns = end_ns;
+    return renewed;
+}
+
+/* A healthy leader renews when its ttl ends. A shorter watchdog would kill it. */
+static void check_period(const health_view *view)
+{
+    const int64_t ttl_ms = view->lease.ttl_left_ms;
+    if (notify.checked || view->lease.token == 0)
+        return;
+    notify.checked = true;
+    if (notify.alive_us > 0 && ttl_ms * 1000 >= notify.alive_us)
+        cli_warn(notify.command,
+                 "WatchdogSec of the unit is %" PRId64 " ms, and the lease is renewed every %" PRId64
+                 " ms: systemd will take this process for dead.",
+                 notify.alive_us / 1000, ttl_ms);
+}
+
+static void notify_tell(const health_view *view)
+{
+    check_period(view);
+    tell_ready(view);
+    tell_sentence(view);
+    const int64_t now_ns = clock_boot_ns();
+    if (notify.alive_us > 0 && shows_life(view, now_ns) && send_words("WATCHDOG=1"))
+        notify.alive_ns = now_ns;
+}
+
+/* --- both ----------------------------------------------------------------------------------------- */
+
+int health_open(const char *command, const cli_globals *globals, health_look_fn look_fn, void *user)
+{
+    health.look = look_fn;
+    health.user = user;
+    int code = listen_at(command, globals->status_listen);
+    if (code == CLI_GO)
+        code = notify_open(command, globals->notify);
+    if (code != CLI_GO)
+        health_close();
+    return code;
+}
+
+void health_close(void)
+{
+    stop_listening();
+    notify_close();
+    health.look = NULL;
+}
+
+int health_pause_ms(int ms)
+{
+    int most_ms[] = {notify_pause_ms(), -1};
+#ifdef SIMBA_CLI_WITH_HTTP
+    most_ms[1] = http_pause_ms(&http);
+#endif
+    for (size_t i = 0; i < 2; i++)
+        if (most_ms[i] >= 0 && (ms < 0 || ms > most_ms[i]))
+            ms = most_ms[i];
+    return ms;
+}
+
+void health_turn(void)
+{
+    if (health.look == NULL)
+        return;
+#ifdef SIMBA_CLI_WITH_HTTP
+    http_turn(&http);
+#endif
+    if (notify.socket >= 0) {
+        health_view view;
+        look(&view);
+        notify_tell(&view);
+    }
+}
+
+bool health_is_variable(const cli_globals *globals, const char *variable)
+{
+    static const char *const names[] = {"NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID="};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return globals->notify == NULL || strcmp(globals->notify, "child") != 0;
+    return false;
+}
