@@ -24,7 +24,7 @@ const cli_command cli_commands[] = {
     {"doctor", "Look for problems in the store and the settings", cmd_doctor, NULL},
     {"note", "Read or write the note of a mutex, which outlives its holders", cmd_note, NULL},
     {"release", "Take a mutex away from its owner", cmd_release, NULL},
-    {"forget", "Remove mutexes that nobody holds, with their notes", cmd_forget, NULL},
+    {"forget", "Remove mutexes without an owner, with their notes", cmd_forget, NULL},
     {"bench", "Measure how fast a store locks and unlocks", TOOL(cmd_bench), "Test a store"},
     {"tck", "Run the conformance kit against a store, as TAP", TOOL(cmd_tck), NULL},
     {"torture", "Kill, pause and cut off contenders of a store, and judge what they did", TOOL(cmd_torture), NULL},

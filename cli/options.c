@@ -29,14 +29,14 @@ static void list_global_options(cli_globals *to, global_option ret_options[GLOBA
         {CLI_TAKES_URL, {"config", 0, CLI_TEXT, "FILE", "Settings, as in simba.conf(5)", &to->config}},
         {CLI_TAKES_TIMING, {"ttl", 0, CLI_DURATION, "D", "Time to live of a lease: 500ms, 10s, 2m", &to->ttl_ms}},
         {CLI_TAKES_TIMING,
-         {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
+         {"transition", 0, CLI_DURATION, "D", "Time after the ttl in which nobody takes over", &to->transition_ms}},
         {CLI_TAKES_ID, {"id", 0, CLI_TEXT, "ID", "Name of this contender", &to->id}},
         {CLI_TAKES_EVENTS, {"event-log", 0, CLI_TEXT, "FILE", "Add events to it, for simba timeline", &to->event_log}},
         {CLI_TAKES_HEALTH,
          {"status-listen", 0, CLI_TEXT, "ADDR", "Answer HTTP there: 200 while it leads", &to->status_listen}},
         {CLI_TAKES_HEALTH,
          {"notify", 0, CLI_TEXT, "WHEN", "systemd: ready when contending or leading; or child", &to->notify}},
-        {0, {"verbose", 'v', CLI_COUNT, NULL, "Report what happens; twice for more", &to->verbose}},
+        {0, {"verbose", 'v', CLI_COUNT, NULL, "Report every event; twice for more", &to->verbose}},
         {0, {"log-format", 0, CLI_TEXT, "FORM", "Form of messages: text, journal or json", &to->log_format}},
     };
     memcpy(ret_options, all, sizeof all);

@@ -264,7 +264,7 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
         .about = "Contends for the mutex until SIGTERM or SIGINT, and prints when leadership comes\n"
                  "and goes. Both commands find SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, as in\n"
                  "`simba run`, the note in their environment; --on-released also SIMBA_REASON.\n"
-                 "--on-released runs before anybody else can lead, and has to end by then. If\n"
+                 "--on-released runs before another can lead, and must end by then. If\n"
                  "--on-acquired fails, simba gives leadership back. Compare UNTIL with /proc/uptime.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,

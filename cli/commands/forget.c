@@ -1,4 +1,4 @@
-/* `simba forget`: remove mutexes that nobody holds from the store: one, or all that match a pattern. */
+/* `simba forget`: remove mutexes without an owner from the store: one, or all that match a pattern. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static bool agrees(const look *found, const char *pattern)
     return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-/* Those that somebody holds stay. Any other failure ends it: it would meet the rest as well. */
+/* Those that have an owner stay. Any other failure ends it: it would meet the rest as well. */
 static int forget_all(simba_client *client, const look *found)
 {
     size_t removed = 0;
@@ -73,11 +73,11 @@ int cmd_forget(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX",
-        .about = "Removes a mutex that nobody holds from the store, together with its note. A later\n"
-                 "contender creates it anew. If somebody holds it, nothing happens, and the exit\n"
+        .about = "Removes a mutex that has no owner from the store, together with its note. A later\n"
+                 "contender creates it anew. If it has an owner, nothing happens, and the exit\n"
                  "code is 75; it is 1 if the store does not know the mutex.\n"
                  "A name with *, ? or [ is a pattern, as in a shell: it removes all mutexes that\n"
-                 "match and that nobody holds. A \\ before such a character makes it an ordinary one.",
+                 "match and have no owner. A \\ before such a character makes it an ordinary one.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,
         .min_operands = 1,

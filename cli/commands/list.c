@@ -44,7 +44,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     bool json = false;
     bool held_only = false;
     const cli_option own[] = {
-        {"held", 0, CLI_FLAG, NULL, "List only mutexes that somebody holds", &held_only},
+        {"held", 0, CLI_FLAG, NULL, "List only mutexes that have an owner", &held_only},
         {"json", 0, CLI_FLAG, NULL, "Print an array of objects", &json},
     };
     const cli_syntax syntax = {
@@ -52,7 +52,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         .operands = "[PATTERN]",
         .about = "Lists the mutexes of a store whose names match the shell pattern, or all: who\n"
                  "owns each, since when, for how much longer (TTL: until it should be renewed,\n"
-                 "UNTIL: until somebody else may have it), how many wait if the store knows that,\n"
+                 "UNTIL: until another may have it), how many wait if the store knows that,\n"
                  "the fencing token, and the note if there is one.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,

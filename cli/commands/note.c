@@ -109,9 +109,9 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
         .command = COMMAND,
         .operands = "ACTION MUTEX [TEXT]",
         .about = "A note is up to 1024 bytes that belong to a mutex and stay when it changes hands.\n"
-                 "The ACTION is get or set. get prints the note, whoever holds the mutex; if there\n"
-                 "is none it exits with 1. set takes the mutex, writes and gives it back; it exits\n"
-                 "with 75 if somebody holds it. A TEXT of - stands for standard input, and an empty\n"
+                 "The ACTION is get or set. get prints the note; if there is none it exits\n"
+                 "with 1. set takes the mutex, writes and gives it back; it exits with 75 if the\n"
+                 "mutex has an owner. A TEXT of - stands for standard input, and an empty\n"
                  "one removes the note.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL | CLI_TAKES_ID,

@@ -28,8 +28,7 @@ static bool agrees(const char *mutex, const simba_owner *owner)
     char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
     char id[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
     printf("Take \"%s\" away from %s? What runs there may act until it learns of it. [y/N] ",
-           simba__escape(mutex, name, sizeof name),
-           known ? simba__escape(owner->id, id, sizeof id) : "whoever owns it");
+           simba__escape(mutex, name, sizeof name), known ? simba__escape(owner->id, id, sizeof id) : "its owner");
     fflush(stdout);
     return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
@@ -61,9 +60,9 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX",
-        .about = "Takes a mutex away from whoever owns it. The owner learns that it was revoked as\n"
+        .about = "Takes a mutex away from its owner. The owner learns that it was revoked as\n"
                  "soon as the store can tell it, at the latest when it renews. Until then it may\n"
-                 "act while somebody else already owns the mutex.",
+                 "act while another contender already owns the mutex.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_URL,
         .min_operands = 1,

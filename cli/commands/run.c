@@ -316,12 +316,12 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     bool no_wait = false;
     const cli_option own[] = {
         {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &wish.wait_ms},
-        {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
-        {"once-per", 0, CLI_DURATION, "D", "Do nothing if anybody began it within this time", &wish.once_per_ms},
+        {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if another owns the mutex", &no_wait},
+        {"once-per", 0, CLI_DURATION, "D", "Skip if any host started it within D", &wish.once_per_ms},
         {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &wish.retry_failed},
-        {"min-hold", 0, CLI_DURATION, "D", "Keep others out for this long, whatever happens", &wish.min_hold_ms},
+        {"min-hold", 0, CLI_DURATION, "D", "Hold the mutex at least this long", &wish.min_hold_ms},
         {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &wish.busy_code},
-        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &wish.grace_ms},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &wish.grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &wish.max_hold_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };

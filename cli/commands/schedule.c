@@ -165,7 +165,7 @@ static const char *fault_of(const wish *w)
                : w->every_ms >= 0 ? "--every and --cron contradict each other"
                                   : "--after and --cron contradict each other";
     if (w->every_ms == 0 || w->after_ms == 0)
-        return w->every_ms == 0 ? "--every has to be longer than 0" : "--after has to be longer than 0";
+        return w->every_ms == 0 ? "--every must be longer than 0" : "--after must be longer than 0";
     if (w->zone != NULL && w->cron == NULL)
         return "--tz is for --cron";
     if (w->initial_delay_ms >= 0 && w->cron != NULL)
@@ -227,7 +227,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
         {"at-least-once", 0, CLI_FLAG, NULL, "Repeat a run that was cut short or failed", &w.at_least_once},
         {"list", 0, CLI_FLAG, NULL, "List schedules, their last runs and next times", &w.list},
         {"json", 0, CLI_FLAG, NULL, "With --list: print an array of objects", &w.json},
-        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &s.service.grace_ms},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &s.service.grace_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
@@ -235,7 +235,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
         .operands = "MUTEX -- COMMAND [ARGUMENT...] | --list [PATTERN]",
         .about = "Runs the command periodically while it leads, as `simba run` would. Two runs\n"
                  "never overlap, here or elsewhere. SIGTERM or SIGINT ends it, with 0.\n"
-                 "With --every and --cron the store remembers the runs, whoever leads next; the\n"
+                 "With --every and --cron the store remembers the runs for the next leader; the\n"
                  "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,

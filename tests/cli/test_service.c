@@ -122,7 +122,7 @@ static void schedule_explains_wrong_use(void **state)
     assert_int_equal(RUN("schedule", "--every", "1s", "--after", "1s", "m", "--", "true"), 64);
     assert_non_null(strstr(err_of(&last), "--every and --after contradict each other"));
     assert_int_equal(RUN("schedule", "--every", "0s", "m", "--", "true"), 64);
-    assert_non_null(strstr(err_of(&last), "--every has to be longer than 0"));
+    assert_non_null(strstr(err_of(&last), "--every must be longer than 0"));
     assert_int_equal(RUN("schedule", "--every", "1s", "m", "--", "no-such-program"), 127);
 }
 

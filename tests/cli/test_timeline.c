@@ -198,7 +198,7 @@ static void a_part_keeps_the_axis(void **state)
     assert_non_null(strstr(out_of(&last), " 35s"));
     assert_null(strstr(out_of(&last), " 0s"));
     assert_int_equal(RUN("timeline", in_dir("log"), "--from", "10s", "--to", "10s"), 64);
-    assert_non_null(strstr(err_of(&last), "--from has to be before --to"));
+    assert_non_null(strstr(err_of(&last), "--from must be before --to"));
     assert_int_equal(RUN("timeline", in_dir("log"), "--from", "20s"), 1);
     assert_non_null(strstr(err_of(&last), "nothing to draw"));
     unsetenv("LC_ALL");

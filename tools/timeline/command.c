@@ -76,7 +76,7 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     };
     int code = cli_parse(&syntax, globals, &argc, argv);
     if (code == CLI_GO && to_ms > 0 && from_ms >= to_ms)
-        code = cli_usage_error(COMMAND, "--from has to be before --to");
+        code = cli_usage_error(COMMAND, "--from must be before --to");
     timeline_log *log = timeline_log_new();
     timeline line;
     for (int i = 0; code == CLI_GO && i < argc; i++)
