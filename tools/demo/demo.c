@@ -283,7 +283,8 @@ static bool act_three_hand_over(demo *d)
     if (!dwell(d) || !await(d, d->options.sessions ? somebody_leads : leads_and_all_know, PATIENCE_MS,
                             "the waiting process knows the new leader"))
         return false;
-    say(d, "%s took over. Now it is asked to stop: it tidies up and gives the mutex back, and who waits is woken.",
+    say(d,
+        "%s took over. Now it is asked to stop: it tidies up and gives the mutex back, and the next waiter is woken.",
         name(d, leader(d)));
     torture_cast_ask_to_end(&d->cast, leader(d));
     return await(d, next_leads_and_asked_have_ended, failover_patience_ms(d),

@@ -112,7 +112,7 @@ static void check_handover(const torture_reign *before, const torture_reign *nex
 
 static void check_exits(const torture_cast *cast, const torture_verdict *found, demo_verdict *verdict)
 {
-    static const char *const what = "who was asked to stop did, without complaint";
+    static const char *const what = "the stopped processes ended without an error";
     for (size_t i = 1; i < found->reign_count; i++) {
         const torture_node *node = &cast->nodes[found->reigns[i].contender];
         if (node->state != NODE_ENDED || !WIFEXITED(node->status) || WEXITSTATUS(node->status) != 0) {
