@@ -10,24 +10,24 @@
 
 static void print_json(const look *l)
 {
-    fputc('[', stdout);
-    for (size_t i = 0; i < l->count; i++) {
-        const look_row *row = &l->rows[i];
+    json_writer j = {.to = stdout};
+    json_open(&j, NULL, '[');
+    for (const look_row *row = l->rows; row < l->rows + l->count; row++) {
         size_t length;
         const char *note = note_for_people(row->note, row->note_length, &length);
-        fputs(i > 0 ? ",\n {" : "{", stdout);
-        json_text(stdout, "mutex", row->mutex);
-        fputc(',', stdout);
-        json_owner(stdout, &row->owner, l->store_ms);
-        json_line(stdout, row->waiters, row->next);
-        fputs(",\"note\":", stdout);
+        json_line_break(&j);
+        json_open(&j, NULL, '{');
+        json_text(&j, "mutex", row->mutex);
+        json_owner(&j, &row->owner, l->store_ms);
+        json_waiters(&j, row->waiters, row->next);
         if (note == NULL)
-            fputs("null", stdout);
+            json_text(&j, "note", NULL);
         else
-            json_bytes(stdout, note, length);
-        fputc('}', stdout);
+            json_bytes(&j, "note", note, length);
+        json_close(&j, '}');
     }
-    fputs("]\n", stdout);
+    json_close(&j, ']');
+    putchar('\n');
 }
 
 static void leave_out_free(look *l)
