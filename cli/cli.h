@@ -66,7 +66,7 @@ int cli_no_command(const char *name);
 
 cli_command_fn cmd_bench, cmd_demo, cmd_doctor, cmd_elect, cmd_forget, cmd_give_back, cmd_help, cmd_init, cmd_list,
     cmd_note, cmd_release, cmd_run, cmd_schedule, cmd_serve, cmd_timeline, cmd_tools, cmd_torture,
-    cmd_torture_contender, cmd_tck, cmd_top, cmd_version, cmd_watch;
+    cmd_torture_contender, cmd_tck, cmd_version, cmd_watch;
 
 /* --- arguments ---------------------------------------------------------------------------------- */
 

@@ -47,17 +47,18 @@ static void print_status(FILE *out, const health_view *view)
 {
     const bool holds = view->lease.token != 0;
     const char *owner = simba_owner_is_none(&view->owner) ? NULL : view->owner.id;
-    fputc('{', out);
-    json_text(out, "mutex", view->mutex);
-    fputc(',', out);
-    json_text(out, "id", view->id);
-    fprintf(out, ",\"leads\":%s,", health_is_leader(view) ? "true" : "false");
-    json_token(out, holds ? &view->lease.token : NULL);
-    fprintf(out, ",\"held_for_ms\":%" PRId64 ",\"left_ms\":%" PRId64 ",\"overdue\":%s,",
-            holds && view->leads ? view->lease.held_for_ms : 0, view->lease.left_ms,
-            view->lease.overdue ? "true" : "false");
-    json_text(out, "owner", holds && view->id != NULL ? view->id : owner);
-    fputs("}\n", out);
+    json_writer j = {.to = out};
+    json_open(&j, NULL, '{');
+    json_text(&j, "mutex", view->mutex);
+    json_text(&j, "id", view->id);
+    json_bool(&j, "leads", health_is_leader(view));
+    json_token(&j, "token", holds ? &view->lease.token : NULL);
+    json_number(&j, "held_for_ms", holds && view->leads ? view->lease.held_for_ms : 0);
+    json_number(&j, "left_ms", view->lease.left_ms);
+    json_bool(&j, "overdue", view->lease.overdue);
+    json_text(&j, "owner", holds && view->id != NULL ? view->id : owner);
+    json_close(&j, '}');
+    fputc('\n', out);
 }
 
 static void print_metrics(FILE *out, const health_view *view)

@@ -1,4 +1,4 @@
-/* The mutexes of a store at one moment: what `simba list`, `simba top` and `simba serve` show. */
+/* The mutexes of a store at one moment: what `simba list` and `simba serve` show. */
 #ifndef SIMBA_CLI_LOOK_H
 #define SIMBA_CLI_LOOK_H
 

@@ -16,7 +16,6 @@ const cli_command cli_commands[] = {
     {"schedule", "Run a command periodically, on the leader only", cmd_schedule, NULL},
     {"elect", "Contend, and tell scripts when leadership comes and goes", cmd_elect, NULL},
     {"list", "List the mutexes of a store and who owns them", cmd_list, "Look"},
-    {"top", "Show who owns which mutex, as it changes", cmd_top, NULL},
     {"watch", "Print changes of ownership as they happen", cmd_watch, NULL},
     {"serve", "Show a store in a browser, to programs and to probes, by HTTP", cmd_serve, NULL},
     {"timeline", "Draw who led when, from event logs", TOOL(cmd_timeline), NULL},

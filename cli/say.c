@@ -72,31 +72,32 @@ static void write_text(FILE *out, const char *command, say_whose whose, const si
 }
 
 /* A time is a number, or null if it is not known; all else is text. So are tokens, because JavaScript cannot count that far. */
-static void write_field(FILE *out, const simba_log_field *field)
-{
-    const size_t length = strlen(field->key);
-    fprintf(out, ",\"%s\":", field->key);
-    if (length < 3 || strcmp(field->key + length - 3, "_ms") != 0)
-        json_string(out, field->value);
-    else
-        fputs(field->value[0] != '\0' ? field->value : "null", out);
-}
-
 static void write_json(FILE *out, const char *command, const simba_log_record *record)
 {
+    json_writer j = {.to = out};
     struct timespec now;
     struct tm utc;
     char time[32];
+    char stamp[48];
     clock_gettime(CLOCK_REALTIME, &now);
     strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
-    fprintf(out, "{\"ts\":\"%s.%03ldZ\",\"level\":\"%s\",\"command\":", time, now.tv_nsec / 1000000,
-            levels[level_of(record)].name);
-    json_string(out, command != NULL ? command : "");
-    fprintf(out, ",\"event\":\"%s\",\"message\":", record->event);
-    json_string(out, record->message);
-    for (size_t i = 0; i < record->field_count; i++)
-        write_field(out, &record->fields[i]);
-    fputc('}', out);
+    snprintf(stamp, sizeof stamp, "%s.%03ldZ", time, now.tv_nsec / 1000000);
+    json_open(&j, NULL, '{');
+    json_text(&j, "ts", stamp);
+    json_text(&j, "level", levels[level_of(record)].name);
+    json_text(&j, "command", command != NULL ? command : "");
+    json_text(&j, "event", record->event);
+    json_text(&j, "message", record->message);
+    for (const simba_log_field *field = record->fields; field < record->fields + record->field_count; field++) {
+        const size_t length = strlen(field->key);
+        if (length < 3 || strcmp(field->key + length - 3, "_ms") != 0) {
+            json_text(&j, field->key, field->value);
+            continue;
+        }
+        json_name(&j, field->key);
+        fputs(field->value[0] != '\0' ? field->value : "null", out);
+    }
+    json_close(&j, '}');
 }
 
 char *say_line(const char *command, say_whose whose, const simba_log_record *record)

@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "clock.h"
 #include "interrupt.h"
+#include "json.h"
 
 #define COMMAND "bench"
 #define ROUNDS_MAX 200000
@@ -36,10 +37,17 @@ static void print_result(const char *url, int64_t *rounds_ns, size_t count, int6
     const double median_ms = (double)rounds_ns[half] / 1e6;
     const double late_ms = (double)rounds_ns[nearly_all] / 1e6;
     const double worst_ms = (double)rounds_ns[count - 1] / 1e6;
-    if (json)
-        printf("{\"pairs\":%zu,\"pairs_per_s\":%.1f,\"median_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f}\n", count, rate,
-               median_ms, late_ms, worst_ms);
-    else
+    if (json) {
+        json_writer j = {.to = stdout};
+        json_open(&j, NULL, '{');
+        json_number(&j, "pairs", (int64_t)count);
+        json_real(&j, "pairs_per_s", rate, 1);
+        json_real(&j, "median_ms", median_ms, 3);
+        json_real(&j, "p99_ms", late_ms, 3);
+        json_real(&j, "max_ms", worst_ms, 3);
+        json_close(&j, '}');
+        putchar('\n');
+    } else
         printf("%s\n  lock + unlock   %.0f a second\n  median          %.2f ms\n  99 of 100       %.2f ms\n"
                "  longest         %.2f ms\n",
                url, rate, median_ms, late_ms, worst_ms);

@@ -22,7 +22,7 @@
 typedef struct doctor {
     term t;
     bool json;
-    int printed;
+    json_writer out; /* with `json` */
     simba_verdict worst;
     int64_t round_trip_ns;
     int64_t store_now_ms; /* 0: not known */
@@ -40,11 +40,13 @@ static void print_finding(const simba_finding *finding, void *user)
     const char *remedy = finding->remedy;
     d->worst = v > d->worst ? v : d->worst;
     if (d->json) {
-        printf("%s{\"check\":\"%s\",\"verdict\":\"%s\",", d->printed++ > 0 ? ",\n " : "[", what, words[v]);
-        json_text(stdout, "text", finding->text);
-        fputc(',', stdout);
-        json_text(stdout, "remedy", remedy);
-        fputc('}', stdout);
+        json_line_break(&d->out);
+        json_open(&d->out, NULL, '{');
+        json_text(&d->out, "check", what);
+        json_text(&d->out, "verdict", words[v]);
+        json_text(&d->out, "text", finding->text);
+        json_text(&d->out, "remedy", remedy);
+        json_close(&d->out, '}');
         return;
     }
     printf("%s%-8s%s %-13s %s\n", term_on(&d->t, styles[v]), words[v], term_off(&d->t), what, finding->text);
@@ -245,7 +247,7 @@ static void check_source(doctor *d, const char *option, const cli_globals *globa
 
 int cmd_doctor(cli_globals *globals, int argc, char **argv)
 {
-    doctor d = {.json = false};
+    doctor d = {.out = {.to = stdout}};
     const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print an array of objects", &d.json}};
     const cli_syntax syntax = {
         .command = COMMAND,
@@ -267,6 +269,8 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     if (opened != CLI_GO)
         return opened;
     term_open(stdout, &d.t);
+    if (d.json)
+        json_open(&d.out, NULL, '[');
     check_source(&d, option, globals, client);
     const int reached = client != NULL ? check_store(&d, client) : store_is_broken(&d, &error);
     if (reached == 0) {

@@ -161,12 +161,15 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
 static void tell(const elect *e, const char *event, uint64_t token, const char *reason)
 {
     if (e->json) {
-        fputs("{\"mutex\":", stdout);
-        json_string(stdout, e->service.mutex);
-        printf(",\"event\":\"%s\",\"token\":\"%" PRIu64 "\"", event, token);
+        json_writer j = {.to = stdout};
+        json_open(&j, NULL, '{');
+        json_text(&j, "mutex", e->service.mutex);
+        json_text(&j, "event", event);
+        json_token(&j, "token", &token);
         if (reason != NULL)
-            printf(",\"reason\":\"%s\"", reason);
-        fputs("}\n", stdout);
+            json_text(&j, "reason", reason);
+        json_close(&j, '}');
+        putchar('\n');
     } else {
         char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
         printf("%s %s token %" PRIu64 "%s%s\n", event, simba__escape(e->service.mutex, name, sizeof name), token,

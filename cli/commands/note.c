@@ -15,12 +15,15 @@
 
 static void print_json(const char *mutex, const simba_note *note)
 {
-    fputs("{\"mutex\":", stdout);
-    json_string(stdout, mutex);
-    fputs(",\"note\":", stdout);
-    json_bytes(stdout, note->bytes, note->length);
-    printf(",\"token\":\"%" PRIu64 "\",\"written_at_ms\":%" PRId64 ",\"now_ms\":%" PRId64 "}\n", note->token,
-           note->written_at_ms, note->now_ms);
+    json_writer j = {.to = stdout};
+    json_open(&j, NULL, '{');
+    json_text(&j, "mutex", mutex);
+    json_bytes(&j, "note", note->bytes, note->length);
+    json_token(&j, "token", &note->token);
+    json_number(&j, "written_at_ms", note->written_at_ms);
+    json_number(&j, "now_ms", note->now_ms);
+    json_close(&j, '}');
+    putchar('\n');
 }
 
 /* A program gets the bytes as they are; a terminal must not. */

@@ -41,17 +41,15 @@ static const char *plan_of(const simba_schedule_info *info, char text[sizeof inf
     return text;
 }
 
-static void print_json(size_t number, const char *mutex, const simba_schedule_info *info)
+static void print_json(json_writer *j, const char *mutex, const simba_schedule_info *info)
 {
-    fputs(number > 0 ? ",\n {" : "[{", stdout);
-    json_text(stdout, "mutex", mutex);
-    fputc(',', stdout);
-    json_text(stdout, "when", info->when);
-    fputc(',', stdout);
-    json_run(stdout, info);
-    fputc(',', stdout);
-    json_when(stdout, "next", info->next_at_ms);
-    fputc('}', stdout);
+    json_line_break(j);
+    json_open(j, NULL, '{');
+    json_text(j, "mutex", mutex);
+    json_text(j, "when", info->when);
+    json_run(j, info);
+    json_when(j, "next", info->next_at_ms);
+    json_close(j, '}');
 }
 
 static void print_line(const term *t, size_t number, const char *mutex, const simba_schedule_info *info)
@@ -74,7 +72,10 @@ static void print_all(const look *l, bool json)
 {
     term t;
     size_t count = 0;
+    json_writer j = {.to = stdout};
     term_open(stdout, &t);
+    if (json)
+        json_open(&j, NULL, '[');
     for (const look_row *row = l->rows; row < l->rows + l->count; row++) {
         simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
         simba_error error = {0, ""};
@@ -82,12 +83,12 @@ static void print_all(const look *l, bool json)
         if (code < 0 && code != SIMBA_ENOTFOUND)
             cli_warn(COMMAND, "%s: %s.", row->mutex, error.text);
         else if (code == 0 && json)
-            print_json(count++, row->mutex, &info);
+            print_json(&j, row->mutex, &info);
         else if (code == 0)
             print_line(&t, count++, row->mutex, &info);
     }
     if (json)
-        puts(count > 0 ? "]" : "[]");
+        puts("]");
 }
 
 int schedule_list(cli_globals *globals, const char *pattern, bool json)

@@ -41,15 +41,15 @@ static void print_json(const char *mutex, const simba_state *state)
     char now[64];
     const simba_owner *after = simba_owner_is_none(&state->after) ? NULL : &state->after;
     format_now(now, sizeof now, "%Y-%m-%dT%H:%M:%S|%z");
-    printf("{\"time\":\"%s\",", now);
-    json_text(stdout, "mutex", mutex);
-    fputc(',', stdout);
-    json_text(stdout, "before", simba_owner_is_none(&state->before) ? NULL : state->before.id);
-    fputc(',', stdout);
-    json_text(stdout, "owner", after != NULL ? after->id : NULL);
-    fputc(',', stdout);
-    json_token(stdout, after != NULL ? &after->token : NULL);
-    fputs("}\n", stdout);
+    json_writer j = {.to = stdout};
+    json_open(&j, NULL, '{');
+    json_text(&j, "time", now);
+    json_text(&j, "mutex", mutex);
+    json_text(&j, "before", simba_owner_is_none(&state->before) ? NULL : state->before.id);
+    json_text(&j, "owner", after != NULL ? after->id : NULL);
+    json_token(&j, "token", after != NULL ? &after->token : NULL);
+    json_close(&j, '}');
+    putchar('\n');
 }
 
 static void print_line(const watcher *w, const char *mutex, const simba_state *state)

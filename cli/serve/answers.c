@@ -9,19 +9,10 @@
 #include "clock.h"
 #include "json.h"
 
-static void put_time(FILE *to, const char *name, int64_t wall_ms)
+const char *answer_revision(const answers *a, uint64_t revision, char ret_text[ANSWER_REVISION_SIZE])
 {
-    struct tm parts;
-    char text[32];
-    const time_t seconds = (time_t)(wall_ms / 1000);
-    gmtime_r(&seconds, &parts);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    fprintf(to, "\"%s\":\"%s.%03dZ\"", name, text, (int)(wall_ms % 1000));
-}
-
-void answer_revision(FILE *to, const answers *a, uint64_t revision)
-{
-    fprintf(to, "%s-%" PRIu64, a->instance, revision);
+    snprintf(ret_text, ANSWER_REVISION_SIZE, "%s-%" PRIu64, a->instance, revision);
+    return ret_text;
 }
 
 bool answers_parse_revision(const answers *a, const char *text, uint64_t *ret_revision)
@@ -37,140 +28,134 @@ bool answers_parse_revision(const answers *a, const char *text, uint64_t *ret_re
     return *ret_revision <= a->t->revision;
 }
 
+static void open_answer(json_writer *j, const answers *a, uint64_t revision)
+{
+    char text[ANSWER_REVISION_SIZE];
+    json_open(j, NULL, '{');
+    json_text(j, "revision", answer_revision(a, revision, text));
+}
+
 void answer_store(FILE *to, const answers *a)
 {
     const table *t = a->t;
-    fputs("{\"url\":", to);
-    json_string(to, simba_client_url(a->client));
+    json_writer j = {.to = to};
+    json_open(&j, NULL, '{');
+    json_text(&j, "url", simba_client_url(a->client));
     /* Before the first answer nothing is known to be wrong, but nothing to be right either. */
-    fprintf(to, ",\"answers\":%s,", t->answers ? "true" : "false");
-    if (t->since_ms > 0)
-        put_time(to, "since", t->since_ms);
-    else
-        fputs("\"since\":null", to);
-    fputc(',', to);
-    json_text(to, "error", t->answers || t->since_ms == 0 ? NULL : t->error);
-    if (t->was_answered) {
-        fprintf(to, ",\"age_ms\":%" PRId64 ",", clock_read_ms(CLOCK_MONOTONIC) - t->mono_ms);
-        put_time(to, "watched_since", t->watched_since_ms);
-    } else {
-        fputs(",\"age_ms\":null,\"watched_since\":null", to);
-    }
-    fprintf(to, ",\"mutexes\":%" PRIu64 ",\"owned\":%" PRIu64 ",\"overdue\":%" PRIu64 ",\"truncated\":%s}", t->present,
-            t->owned, t->overdue, t->truncated ? "true" : "false");
+    json_bool(&j, "answers", t->answers);
+    json_when(&j, "since", t->since_ms);
+    json_text(&j, "error", t->answers || t->since_ms == 0 ? NULL : t->error);
+    json_count(&j, "age_ms", t->was_answered ? clock_read_ms(CLOCK_MONOTONIC) - t->mono_ms : -1);
+    json_when(&j, "watched_since", t->was_answered ? t->watched_since_ms : 0);
+    json_number(&j, "mutexes", (int64_t)t->present);
+    json_number(&j, "owned", (int64_t)t->owned);
+    json_number(&j, "overdue", (int64_t)t->overdue);
+    json_bool(&j, "truncated", t->truncated);
+    json_close(&j, '}');
 }
 
 void answer_row(FILE *to, const answers *a, const table_row *row)
 {
-    fputs("{\"mutex\":", to);
-    json_string(to, row->mutex);
-    fputc(',', to);
-    json_owner(to, &row->owner, a->t->store_ms);
-    json_line(to, row->waiters, row->next);
-    fputs(",\"note\":", to);
     const size_t record_length = row->runs != NULL ? row->runs->record_length : 0;
+    json_writer j = {.to = to};
+    json_open(&j, NULL, '{');
+    json_text(&j, "mutex", row->mutex);
+    json_owner(&j, &row->owner, a->t->store_ms);
+    json_waiters(&j, row->waiters, row->next);
     if (row->note_length == record_length)
-        fputs("null", to);
+        json_text(&j, "note", NULL);
     else
-        json_bytes(to, row->note + record_length, row->note_length - record_length);
+        json_bytes(&j, "note", row->note + record_length, row->note_length - record_length);
     if (!row->is_present)
-        fputs(",\"gone\":true", to);
-    fputc('}', to);
+        json_bool(&j, "gone", true);
+    json_close(&j, '}');
 }
 
-static void put_holder(FILE *to, const char *name, const simba_owner *owner)
+static void put_holder(json_writer *j, const char *name, const simba_owner *owner)
 {
-    fprintf(to, ",\"%s\":", name);
     if (simba_owner_is_none(owner)) {
-        fputs("null", to);
+        json_text(j, name, NULL);
         return;
     }
-    fputc('{', to);
-    json_text(to, "id", owner->id);
-    fputc(',', to);
-    json_token(to, &owner->token);
-    fputc('}', to);
+    json_open(j, name, '{');
+    json_text(j, "id", owner->id);
+    json_token(j, "token", &owner->token);
+    json_close(j, '}');
 }
 
 void answer_change(FILE *to, const answers *a, const table_change *change)
 {
-    fputs("{\"revision\":\"", to);
-    answer_revision(to, a, change->revision);
-    fputs("\",", to);
-    put_time(to, "at", change->at_ms);
-    fprintf(to, ",\"kind\":\"%s\",", table_kind_name(change->kind));
-    json_text(to, "mutex", change->row != NULL ? change->row->mutex : NULL);
-    put_holder(to, "before", &change->before);
-    put_holder(to, "after", &change->after);
-    json_span(to, "held_ms", change->held_ms);
-    fputc('}', to);
+    json_writer j = {.to = to};
+    open_answer(&j, a, change->revision);
+    json_when(&j, "at", change->at_ms);
+    json_text(&j, "kind", table_kind_name(change->kind));
+    json_text(&j, "mutex", change->row != NULL ? change->row->mutex : NULL);
+    put_holder(&j, "before", &change->before);
+    put_holder(&j, "after", &change->after);
+    json_count(&j, "held_ms", change->held_ms);
+    json_close(&j, '}');
 }
 
 void answer_list_begin(FILE *to, const answers *a)
 {
-    fputs("{\"revision\":\"", to);
-    answer_revision(to, a, a->t->revision);
-    fprintf(to, "\",\"version\":\"%s\",\"can_release\":%s,\"mutexes\":[", simba_version(),
-            a->can_release ? "true" : "false");
+    json_writer j = {.to = to};
+    open_answer(&j, a, a->t->revision);
+    json_text(&j, "version", simba_version());
+    json_bool(&j, "can_release", a->can_release);
+    json_open(&j, "mutexes", '[');
 }
 
 void answer_list_end(FILE *to, const answers *a)
 {
-    fputs("],\"store\":", to);
+    json_writer j = {.to = to};
+    json_close(&j, ']');
+    json_name(&j, "store");
     answer_store(to, a);
-    fputs("}\n", to);
+    json_close(&j, '}');
+    fputc('\n', to);
 }
 
-static void put_run(FILE *to, const run *r)
-{
-    fputc('{', to);
-    json_run(to, &(simba_schedule_info){.due_at_ms = r->due_ms,
-                                        .begun_at_ms = r->begun_ms,
-                                        .ended_at_ms = r->ended_ms,
-                                        .result = r->result,
-                                        .missed = r->missed});
-    fputc('}', to);
-}
-
-static void put_schedule(FILE *to, const runs *r)
+static void put_schedule(json_writer *j, const runs *r)
 {
     if (r == NULL) {
-        fputs(",\"schedule\":null", to);
+        json_text(j, "schedule", NULL);
         return;
     }
-    fputs(",\"schedule\":{\"when\":", to);
-    json_string(to, r->schedule.when);
-    fputc(',', to);
-    json_when(to, "next", r->schedule.next_at_ms);
-    fputs(",\"runs\":[", to);
-    for (unsigned i = 0; i < r->count; i++) {
-        if (i > 0)
-            fputc(',', to);
-        put_run(to, &r->last[i]);
+    json_open(j, "schedule", '{');
+    json_text(j, "when", r->schedule.when);
+    json_when(j, "next", r->schedule.next_at_ms);
+    json_open(j, "runs", '[');
+    for (const run *one = r->last; one < r->last + r->count; one++) {
+        json_open(j, NULL, '{');
+        json_run(j, &(simba_schedule_info){.due_at_ms = one->due_ms,
+                                           .begun_at_ms = one->begun_ms,
+                                           .ended_at_ms = one->ended_ms,
+                                           .result = one->result,
+                                           .missed = one->missed});
+        json_close(j, '}');
     }
-    fputs("]}", to);
+    json_close(j, ']');
+    json_close(j, '}');
 }
 
 void answer_mutex(FILE *to, const answers *a, const table_row *row)
 {
     const table_change *change;
-    bool is_first = true;
-    fputs("{\"revision\":\"", to);
-    answer_revision(to, a, a->t->revision);
-    fputs("\",\"state\":", to);
+    json_writer j = {.to = to};
+    open_answer(&j, a, a->t->revision);
+    json_name(&j, "state");
     answer_row(to, a, row);
-    fputs(",\"history\":[", to);
+    json_open(&j, "history", '[');
     TAILQ_FOREACH (change, &row->changes, in_row) {
-        if (!is_first)
-            fputc(',', to);
-        is_first = false;
+        json_name(&j, NULL);
         answer_change(to, a, change);
     }
-    fputc(']', to);
-    put_schedule(to, row->runs);
-    fputs(",\"store\":", to);
+    json_close(&j, ']');
+    put_schedule(&j, row->runs);
+    json_name(&j, "store");
     answer_store(to, a);
-    fputs("}\n", to);
+    json_close(&j, '}');
+    fputc('\n', to);
 }
 
 /* --- metrics ----------------------------------------------------------------------------------------- */

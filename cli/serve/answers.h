@@ -16,7 +16,8 @@ typedef struct answers {
 } answers;
 
 /* "{instance}-{revision}" */
-void answer_revision(FILE *to, const answers *a, uint64_t revision);
+enum { ANSWER_REVISION_SIZE = 48 };
+const char *answer_revision(const answers *a, uint64_t revision, char ret_text[ANSWER_REVISION_SIZE]);
 /* Read one. False: it is none, or of another process. */
 bool answers_parse_revision(const answers *a, const char *text, uint64_t *ret_revision);
 

@@ -116,9 +116,8 @@ static void begin_event(FILE *to, const char *name, const char *data)
 
 static void end_event(feed *f, FILE *to, const char *data)
 {
-    fprintf(to, "%s\nid: ", data);
-    answer_revision(to, f->about, f->revision);
-    fputs("\n\n", to);
+    char revision[ANSWER_REVISION_SIZE];
+    fprintf(to, "%s\nid: %s\n\n", data, answer_revision(f->about, f->revision, revision));
 }
 
 /* Rows and changes in the order of their revisions; neighbouring rows share an event. */

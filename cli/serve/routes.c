@@ -34,9 +34,11 @@ static enum MHD_Result refuse(http_connection *c, unsigned status, const char *t
     http_draft d;
     if (!http_begin(&d))
         return MHD_NO;
-    fputs("{\"error\":", d.to);
-    json_string(d.to, text);
-    fputs("}\n", d.to);
+    json_writer j = {.to = d.to};
+    json_open(&j, NULL, '{');
+    json_text(&j, "error", text);
+    json_close(&j, '}');
+    fputc('\n', d.to);
     return http_finish(c, &d, status, JSON_TYPE);
 }
 

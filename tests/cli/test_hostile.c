@@ -236,10 +236,6 @@ static void a_damaged_row_is_named(void **state)
     assert_int_equal(RUN("list", "--json"), 0);
     assert_null(strstr(out_of(&last), "{\"mutex\":\"m\""));
     assert_int_equal(lines_in(last.err_path), 1);
-    terminal t = start_plain((const char *const[]){"top", NULL});
-    await_shown(&t, "warning: ");
-    assert_int_equal(write(t.fd, "\003", 1), 1);
-    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
 }
 
 /* Times that lie apart further than can be counted neither overflow nor fill the screen. */

@@ -136,21 +136,6 @@ static void a_signal_wins(void **state)
         }
 }
 
-/* A list that is drawn again and again can be interrupted while it waits for the store. */
-static void a_list_can_be_interrupted(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(servers); i++) {
-        use_server(i);
-        terminal t = START_ON_TERMINAL("top");
-        await_connection(i);
-        const int64_t start_ns = now_ns();
-        assert_int_equal(write(t.fd, "\003", 1), 1);
-        finish_terminal(&t);
-        assert_left("top", i, start_ns);
-    }
-}
-
 static bool has_open(pid_t pid, const char *path)
 {
     for (int fd = 3; fd < 32; fd++) {
@@ -187,7 +172,6 @@ static void opening_can_be_interrupted(void **state)
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
-    const struct CMUnitTest tests[] = {TEST(a_limit_wins), TEST(a_signal_wins), TEST(a_list_can_be_interrupted),
-                                       TEST(opening_can_be_interrupted)};
+    const struct CMUnitTest tests[] = {TEST(a_limit_wins), TEST(a_signal_wins), TEST(opening_can_be_interrupted)};
     return cmocka_run_group_tests(tests, start_servers, stop_servers);
 }

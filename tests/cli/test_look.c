@@ -1,4 +1,4 @@
-/* Looking at a store and meddling with it: `simba list`, `simba top`, `simba watch`, `simba release`. */
+/* Looking at a store and meddling with it: `simba list`, `simba watch`, `simba release`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,104 +60,26 @@ static void list_draws_bars_on_a_terminal(void **state)
     assert_int_equal(finish(&one), 0);
 }
 
-/* What is shown from now on is what the keys have done. */
-static void press(terminal *t, const char *keys)
-{
-    t->text[0] = '\0';
-    assert_int_equal(write(t->fd, keys, strlen(keys)), strlen(keys));
-}
-
-/* It is drawn anew as things change, in the same place; the terminal is left as it was, also while it is stopped. */
-static void top_follows_on_a_terminal(void **state)
+/* The bar and the note get what the other columns leave, or nothing. */
+static void list_fits_its_terminal(void **state)
 {
     (void)state;
-    struct termios during;
-    terminal t = START_ON_TERMINAL("top", "ord*");
-    const int same = dup(t.fd);
-    await_shown(&t, "No mutex");
-    assert_non_null(strstr(t.text, "\033[?1049h\033[?25l"));
-    assert_int_equal(tcgetattr(t.fd, &during), 0);
-    assert_false(during.c_lflag & (ICANON | ECHO));
+    static const unsigned widths[] = {68, 77, 100, 200};
+    char note[301];
+    memset(note, 'n', sizeof note - 1);
+    note[sizeof note - 1] = '\0';
+    assert_int_equal(RUN("note", "set", "orders", note), 0);
     process one = hold("first-one", "orders");
-    await_shown(&t, "first-one");
-    assert_non_null(strstr(t.text, "1 mutexes, 1 owned"));
-    assert_null(strstr(t.text, "\033[?1049l"));
-    press(&t, "xq");
-    assert_int_equal(finish_terminal(&t), 0);
-    assert_non_null(strstr(t.text, "\033[?25h\033[?1049l"));
-    assert_int_equal(tcgetattr(same, &during), 0);
-    assert_int_equal(during.c_lflag & (ICANON | ECHO), ICANON | ECHO);
-    close(same);
-    /* A signal restores it as well. */
-    t = START_ON_TERMINAL("top");
-    await_shown(&t, "first-one");
-    press(&t, "\003");
-    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
-    assert_non_null(strstr(t.text, "\033[?25h\033[?1049l"));
-    assert_int_equal(finish(&one), 0);
-}
-
-/* A new size of the window is drawn at once, and keys move through what does not fit. */
-static void top_is_resized_and_scrolled(void **state)
-{
-    (void)state;
-    char name[32];
-    for (int i = 0; i < 20; i++) {
-        snprintf(name, sizeof name, "mutex-%02d", i);
-        assert_int_equal(RUN("run", name, "--", "true"), 0);
-    }
-    terminal t = START_ON_TERMINAL("top");
-    await_shown(&t, "mutex-19");
-    const struct winsize small = {.ws_row = 12, .ws_col = 60};
-    t.text[0] = '\0';
-    assert_int_equal(ioctl(t.fd, TIOCSWINSZ, &small), 0);
-    await_shown(&t, "20 mutexes, 0 owned, 1 to 10 shown");
-    press(&t, "\033[6~");
-    await_shown(&t, ", 11 to 20 shown");
-    press(&t, "\033[A");
-    await_shown(&t, ", 10 to 19 shown");
-    press(&t, "g");
-    await_shown(&t, ", 1 to 10 shown");
-    press(&t, "\033[99;99Zq"); /* the first means nothing, and does not take the second with it */
-    assert_int_equal(finish_terminal(&t), 0);
-}
-
-/* Elsewhere than on a terminal it prints once what `simba list` prints. */
-static void top_prints_once_elsewhere(void **state)
-{
-    (void)state;
-    process one = hold("first-one", "orders");
-    assert_int_equal(RUN("top", "ord*"), 0);
-    assert_non_null(strstr(out_of(&last), "first-one"));
-    assert_null(strchr(out_of(&last), '\033'));
-    assert_int_equal(lines_in(last.out_path), 2);
-    assert_int_equal(finish(&one), 0);
-}
-
-/* No line of the picture is longer than the terminal is wide, whatever has to be left out or cut. */
-static void top_fits_its_terminal(void **state)
-{
-    (void)state;
-    process one = hold("an-owner-whose-id-is-longer-than-most", "nightly-reports-of-the-billing-department");
-    static const unsigned widths[] = {40, 60, 77, 100, 200};
     for (size_t i = 0; i < COUNT_OF(widths); i++) {
         setenv("NO_COLOR", "1", 1);
         setenv("LC_ALL", "C", 1);
-        terminal t = start_on_terminal_of(widths[i], (const char *const[]){"top", NULL});
+        terminal t = start_on_terminal_of(widths[i], (const char *const[]){"list", NULL});
         unsetenv("NO_COLOR");
         unsetenv("LC_ALL");
-        await_shown(&t, "\nnight");
-        await_shown(&t, "s  ");
-        char shown[sizeof t.text];
-        strcpy(shown, t.text);
-        press(&t, "q");
         assert_int_equal(finish_terminal(&t), 0);
-        for (const char *line = strstr(shown, "MUTEX"); *line != '\0'; line += strspn(line, "\r\n")) {
-            const size_t length = strcspn(line, "\r\n\033");
-            assert_in_range(length, 1, widths[i]);
-            line += strcspn(line + length, "\r\n");
-            line += length;
-        }
+        const char *row = strstr(t.text, "orders");
+        assert_non_null(row);
+        assert_in_range(strcspn(row, "\r\n"), 60, widths[i]);
     }
     assert_int_equal(finish(&one), 0);
 }
@@ -209,18 +131,6 @@ static void release_asks(void **state)
     assert_int_equal(finish(&one), 0);
 }
 
-/* As long as the store has not answered, nobody knows how many mutexes there are. */
-static void top_counts_only_what_it_knows(void **state)
-{
-    (void)state;
-    terminal t = START_ON_TERMINAL("top", "--url", "redis://127.0.0.1:1");
-    await_shown(&t, "no answer from the store yet");
-    await_shown(&t, "cannot connect");
-    assert_int_equal(write(t.fd, "q", 1), 1);
-    assert_int_equal(finish_terminal(&t), 0);
-    assert_null(strstr(t.text, "0 mutexes"));
-}
-
 /* Whoever only looks makes no store: an empty one would hide that its path is mistyped. */
 static void looking_makes_no_store(void **state)
 {
@@ -229,7 +139,6 @@ static void looking_makes_no_store(void **state)
     snprintf(url, sizeof url, "sqlite://%s?ttl=1s", in_dir("stoer.db"));
     const char *const commands[][5] = {
         {"list"},
-        {"top"},
         {"watch", "m"},
         {"serve", "--listen", "0"},
         {"note", "get", "m"},
@@ -255,13 +164,9 @@ int main(int argc, char **argv)
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(looking_makes_no_store),
-        TEST(top_counts_only_what_it_knows),
         TEST_WITH_STORE(list_shows_owners),
         TEST_WITH_STORE(list_draws_bars_on_a_terminal),
-        TEST_WITH_STORE(top_follows_on_a_terminal),
-        TEST_WITH_STORE(top_is_resized_and_scrolled),
-        TEST_WITH_STORE(top_prints_once_elsewhere),
-        TEST_WITH_STORE(top_fits_its_terminal),
+        TEST_WITH_STORE(list_fits_its_terminal),
         TEST_WITH_STORE(watch_tells_changes),
         TEST_WITH_STORE(release_takes_it_away),
         TEST_WITH_STORE(release_asks),

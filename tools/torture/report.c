@@ -115,62 +115,68 @@ void torture_report_text(const torture_report *report, const term *t)
 
 /* --- for programs -------------------------------------------------------------------------------------- */
 
-static void write_findings(const torture_verdict *verdict, FILE *out)
+static void write_findings(const torture_verdict *verdict, json_writer *j)
 {
-    fputs(",\"findings\":[", out);
+    json_open(j, "findings", '[');
     for (size_t i = 0; i < verdict->finding_count; i++) {
         const torture_finding *finding = &verdict->findings[i];
-        fprintf(out, "%s{\"check\":\"%s\",\"at_ns\":%" PRId64 ",\"for_ns\":%" PRId64 ",\"mutex\":%u,", i > 0 ? "," : "",
-                checks[finding->check].word, finding->at_ns, finding->for_ns, finding->mutex);
-        json_text(out, "text", finding->text);
-        fputc('}', out);
+        json_open(j, NULL, '{');
+        json_text(j, "check", checks[finding->check].word);
+        json_number(j, "at_ns", finding->at_ns);
+        json_number(j, "for_ns", finding->for_ns);
+        json_number(j, "mutex", finding->mutex);
+        json_text(j, "text", finding->text);
+        json_close(j, '}');
     }
-    fputc(']', out);
+    json_close(j, ']');
 }
 
-static void write_times(const torture_report *report, FILE *out)
+static void write_times(const torture_report *report, json_writer *j)
 {
-    const char *comma = "";
-    fputs(",\"next_leader\":{", out);
+    json_open(j, "next_leader", '{');
     for (int end = 0; end < TORTURE_END_COUNT; end++) {
         const torture_times *times = &report->verdict->times[end];
         if (times->count == 0)
             continue;
-        fprintf(out, "%s\"%s\":{\"count\":%zu,\"median_ms\":%.3f,\"longest_ms\":%.3f,\"promised_ms\":%.3f}", comma,
-                torture_end_word((torture_end)end), times->count, (double)times->median_ns / 1e6,
-                (double)times->longest_ns / 1e6, (double)torture_promised_ns(report->setup, (torture_end)end) / 1e6);
-        comma = ",";
+        json_open(j, torture_end_word((torture_end)end), '{');
+        json_number(j, "count", (int64_t)times->count);
+        json_real(j, "median_ms", (double)times->median_ns / 1e6, 3);
+        json_real(j, "longest_ms", (double)times->longest_ns / 1e6, 3);
+        json_real(j, "promised_ms", (double)torture_promised_ns(report->setup, (torture_end)end) / 1e6, 3);
+        json_close(j, '}');
     }
-    fputc('}', out);
-}
-
-static void write_faults(const torture_report *report, FILE *out)
-{
-    fputs(",\"faults\":{", out);
-    for (int fault = 0; fault < TORTURE_FAULT_COUNT; fault++)
-        fprintf(out, "%s\"%s\":%u", fault > 0 ? "," : "", torture_fault_word((torture_fault)fault),
-                report->faults[fault]);
-    fputc('}', out);
+    json_close(j, '}');
 }
 
 void torture_report_json(const torture_report *report, FILE *out)
 {
     const torture_setup *setup = report->setup;
     const torture_verdict *verdict = report->verdict;
-    fprintf(out,
-            "{\"kept\":%s,\"seed\":\"%" PRIu64 "\",\"contenders\":%d,\"mutexes\":%u,\"length_ms\":%.3f,"
-            "\"leaderships\":%zu,\"lost\":%zu,\"host_late\":%zu,\"store_failed\":%zu,\"broken\":{",
-            verdict->kept ? "true" : "false", setup->seed, setup->contenders, setup->mutexes,
-            (double)verdict->length_ns / 1e6, verdict->reign_count, verdict->losses, verdict->late, verdict->failed);
+    json_writer j = {.to = out};
+    json_open(&j, NULL, '{');
+    json_bool(&j, "kept", verdict->kept);
+    json_token(&j, "seed", &setup->seed);
+    json_number(&j, "contenders", setup->contenders);
+    json_number(&j, "mutexes", setup->mutexes);
+    json_real(&j, "length_ms", (double)verdict->length_ns / 1e6, 3);
+    json_number(&j, "leaderships", (int64_t)verdict->reign_count);
+    json_number(&j, "lost", (int64_t)verdict->losses);
+    json_number(&j, "host_late", (int64_t)verdict->late);
+    json_number(&j, "store_failed", (int64_t)verdict->failed);
+    json_open(&j, "broken", '{');
     for (int check = 0; check < TORTURE_CHECKS; check++)
-        fprintf(out, "%s\"%s\":%zu", check > 0 ? "," : "", checks[check].word, verdict->broken[check]);
-    fputs("},", out);
-    json_text(out, "url", report->url);
-    fputc(',', out);
-    json_text(out, "no_cuts", report->no_cuts);
-    if (report->faults != NULL)
-        write_faults(report, out);
-    write_times(report, out);
-    write_findings(verdict, out);
-    fputs("}\n", out);
+        json_number(&j, checks[check].word, (int64_t)verdict->broken[check]);
+    json_close(&j, '}');
+    json_text(&j, "url", report->url);
+    json_text(&j, "no_cuts", report->no_cuts);
+    if (report->faults != NULL) {
+        json_open(&j, "faults", '{');
+        for (int fault = 0; fault < TORTURE_FAULT_COUNT; fault++)
+            json_number(&j, torture_fault_word((torture_fault)fault), report->faults[fault]);
+        json_close(&j, '}');
+    }
+    write_times(report, &j);
+    write_findings(verdict, &j);
+    json_close(&j, '}');
+    fputc('\n', out);
 }
