@@ -27,7 +27,7 @@ static void run_command(simba_run *run, void *user)
     int status;
 
     snprintf(token, sizeof token, "%" PRIu64, simba_run_token(run));
-    setenv("SIMBA_TOKEN", token, 1); /* for whatever the command writes to */
+    setenv("SIMBA_TOKEN", token, 1); /* for the resource that the command writes to */
     /* Unblock SIGTERM for the command, which main has blocked; and make it a process group, so that all of it can be
      * told to end. */
     sigset_t none;
@@ -41,7 +41,7 @@ static void run_command(simba_run *run, void *user)
         fprintf(stderr, "cannot run the command: error %d\n", error);
         return;
     }
-    /* simba_run_sleep wakes up early when the run has to end. */
+    /* simba_run_sleep wakes up early when the run must end. */
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (simba_run_sleep(run, LOOK_MS)) {
             kill(-child, SIGTERM);

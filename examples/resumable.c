@@ -1,5 +1,5 @@
 /* A job that survives its leader: a run leaves a checkpoint in the note of the mutex, and the next leader goes on from
- * there. Here somebody takes the mutex away from the first leader in the middle of its run, as if its machine had died.
+ * there. Here an administrator takes the mutex away from the first leader in the middle of its run, as if its machine had died.
  * The second leader is told that the run was cut short, and does the rest of it. */
 #include <inttypes.h>
 #include <simba.h>
@@ -32,7 +32,7 @@ static void bill_customers(simba_run *run, void *user)
     while (item < ITEMS && !simba_run_sleep(run, 20)) {
         item++;
         const int length = snprintf(text, sizeof text, "%d", item);
-        /* The store refuses this if somebody else leads by now, so nobody's progress is overwritten. */
+        /* The store refuses this if another process leads by now, so its progress is not overwritten. */
         if (simba_run_note_set(run, text, (size_t)length, &error) < 0)
             return; /* not finished: cut short */
         printf("%s: item %d\n", name, item);

@@ -23,7 +23,7 @@ static void on_acquired(simba_contender *self, const simba_state *state, void *u
     printf("%s leads, fencing token %" PRIu64 "\n", simba_contender_id(self), state->after.token);
 }
 
-/* If the loop stood still for longer than a lease lasts, the service first hears of it here: somebody else may lead by
+/* If the loop stood still for longer than a lease lasts, the service first hears of it here: another may lead by
  * now. simba_contender_held_for_ms() has said 0 since the lease ended. */
 static void on_released(simba_contender *self, const simba_state *state, simba_reason reason, void *user)
 {

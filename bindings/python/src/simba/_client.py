@@ -61,7 +61,7 @@ def read_note(function: Callable[..., Any], *arguments: Any) -> Note:
 
 def open_client(url: Optional[str], dispatch: int, log: Optional[Callable[[str, str], None]], log_level: str,
                 op_timeout: Optional[Duration], timing: Dict[str, Optional[Duration]]) -> Tuple[Any, Any]:
-    """The C handle, and what has to live as long as it."""
+    """The C handle, and the objects that must live as long as it."""
     options = ffi.new("simba_client_options *")
     options.size = ffi.sizeof("simba_client_options")
     set_timing(options.timing, dict(timing))
@@ -101,11 +101,11 @@ class BaseClient:
         return rows
 
     def force_release(self, mutex: str) -> None:
-        """Take a mutex away from whoever owns it; raises NotFound if nobody does."""
+        """Take a mutex away from its owner; raises NotFound if it has none."""
         call(lib.simba_client_force_release, self._handle(), encode(mutex), ERR)
 
     def note(self, mutex: str) -> Note:
-        """The note of a mutex, whoever owns it. Blocks for one answer of the store."""
+        """The note of a mutex, with or without an owner. Blocks for one answer of the store."""
         return read_note(lib.simba_client_note, self._handle(), encode(mutex))
 
     def forget(self, mutex: str) -> None:
@@ -199,7 +199,7 @@ def _close_shared() -> None:
 
 
 def _forget_shared() -> None:
-    """In a child of fork: the parent's clients are not ours, and its lock may be held."""
+    """In a child of fork: the parent's clients are of no use, and its lock may be held."""
     global _shared_lock
     _shared_lock = threading.Lock()
     for client in _shared.values():
@@ -223,7 +223,7 @@ class Lock:
 
     Leaving the block raises Lost, too, if the lock was lost meanwhile and nothing else was raised.
 
-    With `once_per`, acquiring raises SIMBA_ETOOSOON if anybody began within that time. The block records how it ended: an
+    With `once_per`, acquiring raises SIMBA_ETOOSOON if the work began within that time. The block records its end: an
     exception is a failure. With `once_retry_failed`, a run that failed or was cut short begins again.
     """
 
@@ -273,12 +273,12 @@ class Lock:
 
     @property
     def held_for(self) -> float:
-        """For how many seconds the lease is still valid, by our own clock; 0: not held. No round trip."""
+        """The seconds for which the lease is still valid, by the client's clock; 0: not held. No round trip."""
         return float(lib.simba_locker_held_for_ms(self._c)) / 1000
 
     @property
     def token(self) -> int:
-        """The fencing token, for whatever is written to; 0: not held."""
+        """The fencing token, for the resource that you write to; 0: not held."""
         return int(lib.simba_locker_token(self._c))
 
     @property
@@ -393,7 +393,7 @@ class Door:
 
 
 def identify(options: Any, id: Optional[str], timing: Dict[str, Optional[Duration]]) -> Any:
-    """Fill in id and timing. What is returned has to live until the options were used."""
+    """Fill in id and timing. The result must live until the options were used."""
     name = ffi.NULL if id is None else ffi.new("char[]", id.encode())
     options.id = name
     set_timing(options.timing, dict(timing))
@@ -436,7 +436,7 @@ def _on_noted(c: Any, user: Any) -> None:
 class Contender(Door):
     """Callbacks when this process gains and loses a mutex. They run one at a time, on a thread of the library.
 
-    `on_noted` says that the note of the mutex may have changed, whoever wrote it: read it with note(). It is called once soon after
+    `on_noted` says that the note of the mutex may have changed: read it with note(). It is called once soon after
     the start, then after every write; one call may stand for several writes. A store without notes never calls it.
 
     An exception that leaves a callback goes to sys.unraisablehook, which prints it, and no further.

@@ -55,7 +55,7 @@ class Timeout(Error, TimeoutError):
 
 
 class Cancelled(Error):
-    """Somebody called the wait off."""
+    """The wait was cancelled."""
 
 
 class Lost(Error):

@@ -19,7 +19,7 @@ __all__ = ["Client", "Lock"]
 
 
 class Client(BaseClient):
-    """As simba.Client, for one event loop, in which it has to be made. Callbacks run in that loop."""
+    """As simba.Client, for one event loop, in which it must be made. Callbacks run in that loop."""
 
     def __init__(self, url: Optional[str] = None, *, log: Optional[Callable[[str, str], None]] = None,
                  log_level: str = "warning", op_timeout: Optional[Duration] = None, **timing: Optional[Duration]) -> None:
@@ -121,11 +121,11 @@ class Lock:
         left = max(milliseconds(self._timeout), 0) / 1000
         if left > 0:
             await asyncio.wait({got}, timeout=left)
-        else:  # try once: until somebody is known to have it
+        else:  # try once: until its owner is known
             await asyncio.wait({got, taken}, return_when=asyncio.FIRST_COMPLETED)
         if not got.done():
             who = self.owner
-            fail(lib.SIMBA_ETIMEDOUT, f"{self.mutex} is owned by {who.id if who else 'somebody else'}")
+            fail(lib.SIMBA_ETIMEDOUT, f"{self.mutex} is owned by {who.id if who else 'another contender'}")
 
     async def __aenter__(self) -> "Lock":
         if self._contender:
