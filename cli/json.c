@@ -4,9 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "lease.h"
+#include "shown.h"
 #include "util/escape.h"
-#include "when.h"
 
 static void put_string(FILE *to, const char *bytes, size_t length)
 {

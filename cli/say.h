@@ -4,7 +4,7 @@
 #ifndef SIMBA_CLI_SAY_H
 #define SIMBA_CLI_SAY_H
 
-#include <simba.h>
+#include "cli.h"
 
 /* "text", "journal" or "json". Until then, and with NULL: journal if standard error leads to the journal, and text
  * otherwise. False: there is no such format. */
@@ -17,5 +17,9 @@ typedef enum say_whose { SAY_OURS, SAY_LIBRARY } say_whose;
 char *say_line(const char *command, say_whose whose, const simba_log_record *record);
 /* Write it. Does nothing for NULL. */
 void say_write(const char *line);
+
+/* Let the client that is opened with these options write its log: lines for people to standard error, in this form, and the
+ * events of contenders to the file of --event-log. Returns CLI_GO, or an exit code after a message. */
+int journal_open(const char *command, const cli_globals *globals, simba_client_options *options);
 
 #endif

@@ -173,7 +173,7 @@ endforeach()
 
 # One test of `simba serve` is about some of its files by themselves.
 if(TARGET test_cli_serve_table)
-    simba_glob(_sources cli/serve/table.c cli/serve/runs.c cli/serve/access.c cli/lease.c)
+    simba_glob(_sources cli/serve/table.c cli/serve/access.c cli/shown.c)
     target_sources(test_cli_serve_table PRIVATE ${_sources})
     target_include_directories(test_cli_serve_table PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 endif()

@@ -2,6 +2,7 @@
  * of the user whether it leads. Everything runs on the one thread there is, the callbacks and the renewals: the thread waits
  * for a command that runs in a callback, and dispatches meanwhile. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,6 @@
 #include "clock.h"
 #include "json.h"
 #include "service.h"
-#include "status.h"
 #include "util/escape.h"
 
 #define COMMAND "elect"
@@ -38,6 +38,40 @@ static elect *of(service *s)
 
 /* --- the status file ------------------------------------------------------------------------------ */
 
+/* A file of our own. In a folder that others may write to, somebody may have put a link in its place, to make us write
+ * elsewhere. We follow no link, and remove whatever is in our way once. */
+static int make_file(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = open(path, flags, 0666);
+    if (fd >= 0 || errno != EEXIST || unlink(path) < 0)
+        return fd;
+    return open(path, flags, 0666);
+}
+
+/* Replace the file as a whole: a reader finds the old text or the new one. A link or a file at that path is replaced, not
+ * written to. Returns 0 or a negative errno. */
+static int write_status(const char *path, const char *text)
+{
+    char made[4096];
+    if (snprintf(made, sizeof made, "%s.%d", path, (int)getpid()) >= (int)sizeof made)
+        return -ENAMETOOLONG;
+    const int fd = make_file(made);
+    if (fd < 0)
+        return -errno;
+    const size_t length = strlen(text);
+    int error = 0;
+    if (write(fd, text, length) != (ssize_t)length)
+        error = errno != 0 ? errno : EIO;
+    if (close(fd) < 0 && error == 0)
+        error = errno;
+    if (error == 0 && rename(made, path) < 0)
+        error = errno;
+    if (error != 0)
+        unlink(made);
+    return -error;
+}
+
 static void tell_status(elect *e)
 {
     char line[128] = "follower\n";
@@ -47,7 +81,7 @@ static void tell_status(elect *e)
         snprintf(line, sizeof line, "leader %" PRIu64 " %" PRId64 ".%02" PRId64 "\n",
                  simba_contender_token(e->service.contender), e->end_ns / 1000000000,
                  e->end_ns % 1000000000 / 10000000);
-    const int code = status_write(e->status_file, line);
+    const int code = write_status(e->status_file, line);
     if (code < 0)
         cli_say(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
     e->written_ns = e->end_ns;
@@ -56,7 +90,7 @@ static void tell_status(elect *e)
 /* A mistake in its name is told before anything is contended for. */
 static int check_status_file(const elect *e)
 {
-    const int code = e->status_file != NULL ? status_write(e->status_file, "follower\n") : 0;
+    const int code = e->status_file != NULL ? write_status(e->status_file, "follower\n") : 0;
     if (code == 0)
         return CLI_GO;
     return cli_fail(COMMAND, code == -EACCES || code == -EPERM || code == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG,

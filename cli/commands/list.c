@@ -7,9 +7,8 @@
 
 #include "cli.h"
 #include "json.h"
-#include "lease.h"
 #include "look.h"
-#include "notetext.h"
+#include "shown.h"
 #include "term.h"
 
 #define COMMAND "list"

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 #include "json.h"
-#include "notetext.h"
+#include "shown.h"
 
 #define COMMAND "note"
 
