@@ -1,11 +1,10 @@
-/* See calls.h. */
-#include "client/calls.h"
+/* Blocking calls that ask the store something without a handle. */
+#include "client/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/client.h"
 #include "util/error.h"
 #include "util/escape.h"
 #include "util/mem.h"

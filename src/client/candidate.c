@@ -1,5 +1,5 @@
-/* See candidate.h. */
-#include "client/candidate.h"
+/* A handle that contends; see handle.h. */
+#include "client/handle.h"
 
 #include <string.h>
 
@@ -114,9 +114,9 @@ void simba__candidate_step(simba__handle *handle, simba__event *event)
     simba__count_step(&client->stats, &step, &candidate->waits_since);
     simba__log_step(candidate, &step);
     simba__handle_act(handle, &actions, candidate->id, machine->timing);
-    simba__handle_want(handle, !actions.done &&
-                                   (candidate->hears_notes ||
-                                    simba__contention_wants_news(machine, client->backend->caps, handle->observes)));
+    const bool wants_news =
+        candidate->hears_notes || simba__contention_wants_news(machine, client->backend->caps, handle->observes);
+    simba__handle_want(handle, !actions.done && wants_news);
     type->told(candidate, &step);
     if (actions.done)
         simba__handle_stopped(handle);

@@ -1,10 +1,9 @@
-/* See handle.h. */
+/* What all handles have in common; see handle.h. */
 #include "client/handle.h"
 
 #include <assert.h>
 
 #include "client/log.h"
-#include "client/watches.h"
 #include "core/trace.h"
 #include "util/error.h"
 
@@ -170,7 +169,7 @@ void simba__handle_wait(simba__handle *handle, simba_local until)
 void simba__handle_stop(simba__handle *handle)
 {
     simba__handle_send_stop(handle);
-    if (simba__callbacks_are_inside(handle))
+    if (simba__callbacks_are_inside(handle->client, handle))
         return;
     /* Another thread may start it again before this one has looked: then there is nothing left to wait for. */
     const uint32_t starts = handle->starts;

@@ -2,12 +2,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "client/calls.h"
-#include "client/candidate.h"
-#include "client/jobs.h"
+#include "client/handle.h"
 #include "client/log.h"
 #include "client/notes.h"
-#include "client/watches.h"
 #include "core/reply.h"
 #include "core/trace.h"
 #include "util/clock.h"
@@ -112,8 +109,7 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
         next = item->next;
         if (!handle->running)
             continue;
-        if (simba__push_tells_note(push) && handle->type->noted)
-            handle->type->noted(handle);
+        simba__watches_tell_note(handle, push);
         handle->type->step(handle, &event);
     }
 }
@@ -121,16 +117,8 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
     simba_client *client = of(host);
-    simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = simba__push_check(push)};
     client->stats.pushes++;
-    const simba__watch *watch = simba__watches_find(&client->watches, mutex);
-    for (simba__list_item *item = watch ? watch->handles.first : NULL; item; item = item->next) {
-        simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
-        if (handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.nonce == nonce) {
-            handle->type->step(handle, &event);
-            return;
-        }
-    }
+    simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), client->now);
 }
 
 /* --- sessions -------------------------------------------------------------------------------------- */

@@ -1,6 +1,5 @@
-/* See jobs.h. */
-#include "client/jobs.h"
-
+/* Work of stores that blocks (simba_job), and the threads that do it. Everything happens under the client's lock, except
+ * running. */
 #include "client/client.h"
 #include "util/clock.h"
 #include "util/error.h"

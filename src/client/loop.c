@@ -9,11 +9,8 @@
 #include <limits.h>
 #include <time.h>
 
-#include "client/client.h"
 #include "client/handle.h"
-#include "client/jobs.h"
 #include "client/log.h"
-#include "client/watches.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -26,6 +23,34 @@ typedef struct waiter {
     const void *awaits;
     bool may_poll;
 } waiter;
+
+/* --- fork ------------------------------------------------------------------------------------------ */
+
+static _Atomic unsigned fork_generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
+{
+    atomic_fetch_add(&fork_generation, 1);
+}
+
+static void begin_to_watch(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+void simba__loop_watch_forks(simba_client *client)
+{
+    pthread_once(&fork_once, begin_to_watch);
+    client->fork_generation = atomic_load(&fork_generation);
+}
+
+int simba__client_forked(const simba_client *client, simba_error *err)
+{
+    if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
+        return 0;
+    return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
+}
 
 /* --- before the lock is released -------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #ifndef SIMBA_CLIENT_NOTES_H
 #define SIMBA_CLIENT_NOTES_H
 
-#include "client/candidate.h"
+#include "client/handle.h"
 
 typedef struct simba__note_call simba__note_call;
 struct simba__note_call {

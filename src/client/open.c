@@ -1,5 +1,4 @@
 /* Opens and closes a client: the one place that knows in which order its parts begin and end. */
-#include "client/client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,8 +7,6 @@
 #include <unistd.h>
 
 #include "client/handle.h"
-#include "client/jobs.h"
-#include "client/watches.h"
 #include "stores/registry.h"
 #include "util/clock.h"
 #include "util/descriptors.h"
@@ -19,28 +16,6 @@
 #include "util/sized.h"
 #include "util/text.h"
 #include "util/url.h"
-
-/* --- fork ------------------------------------------------------------------------------------------ */
-
-static _Atomic unsigned fork_generation;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void forked(void)
-{
-    atomic_fetch_add(&fork_generation, 1);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forked);
-}
-
-int simba__client_forked(const simba_client *client, simba_error *err)
-{
-    if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
-        return 0;
-    return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
-}
 
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
 {
@@ -164,11 +139,10 @@ static simba_client *make(const simba_client_options *options)
         simba__free(client);
         return NULL;
     }
-    pthread_once(&fork_once, watch_forks);
+    simba__loop_watch_forks(client);
     client->options = *options;
     client->stats.size = sizeof client->stats;
     client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
-    client->fork_generation = atomic_load(&fork_generation);
     client->store_closed = true;
     atomic_init(&client->refs, 1);
     return client;
@@ -298,7 +272,7 @@ int simba_client_close(simba_client *client)
     const int rc = simba__client_forked(client, NULL);
     if (rc < 0)
         return rc;
-    if (simba__callbacks_are_inside_client(client))
+    if (simba__callbacks_are_inside(client, NULL))
         return SIMBA_ESTATE;
     simba__lock(client);
     if (client->closing) {

@@ -19,16 +19,4 @@ int simba__reply_check(const simba_request *request, bool session, simba_error *
  * store") for a push whose owner is impossible. */
 const simba_push *simba__push_check(const simba_push *push);
 
-/* News of an owner is for everybody. The other pushes about an owner are invitations: one waiter that can use it is enough. */
-static inline bool simba__push_is_news(const simba_push *push)
-{
-    return push->kind == SIMBA_PUSH_ACQUIRED || push->kind == SIMBA_PUSH_FREED;
-}
-
-/* May the note have changed? If pushes may have been lost, one about the note may be among them. */
-static inline bool simba__push_tells_note(const simba_push *push)
-{
-    return push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_CHANGED || push->kind == SIMBA_PUSH_SESSION_BACK;
-}
-
 #endif

@@ -233,16 +233,9 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
-    sim_client *client = of(host);
-    simba__event event = {.kind = SIMBA__EV_PUSH, .push = simba__push_check(push)};
-    const simba__watch *watch = simba__watches_find(&client->watches, mutex);
-    for (simba__list_item *item = watch && !client->muted ? watch->handles.first : NULL; item; item = item->next) {
-        simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
-        if (handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.nonce == nonce) {
-            handle->type->step(handle, &event);
-            return;
-        }
-    }
+    const sim_client *client = of(host);
+    if (!client->muted)
+        simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), turn(client));
 }
 
 static void host_session(simba_host *host, simba_local from, int64_t ms)

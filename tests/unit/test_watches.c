@@ -1,9 +1,8 @@
 /* When the store watches a mutex for the handles that name it, and who of them hears what it pushes. */
-#include "client/watches.h"
 
 #include <string.h>
 
-#include "client/candidate.h"
+#include "client/handle.h"
 #include "lib/cm.h"
 
 static struct {
