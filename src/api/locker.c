@@ -1,7 +1,7 @@
 /* The locker: a candidate that leads at most once per acquire, and a thread that waits for it. It has no callbacks. */
 #include <simba.h>
 
-#include "client/once.h"
+#include "client/notes.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"

@@ -4,7 +4,6 @@
 
 #include "client/handle.h"
 #include "client/log.h"
-#include "client/notes.h"
 #include "core/reply.h"
 #include "core/trace.h"
 #include "util/clock.h"

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/values.h"
 #include "util/assert.h"
 #include "util/error.h"
 #include "util/random.h"

@@ -23,7 +23,6 @@
 #define SIMBA_CORE_CONTENTION_H
 
 #include "core/timing.h"
-#include "core/values.h"
 
 typedef enum simba__phase {
     SIMBA__IDLE,
@@ -111,6 +110,9 @@ typedef struct simba__contention {
     bool acked;        /* TIDY: on_released has returned */
     bool maybe_granted;
 } simba__contention;
+
+/* values.c: is it another contender, or another grant of the same one? */
+bool simba__is_another(const simba_owner *one, const simba_owner *other);
 
 /* `timing` must outlive the machine. */
 void simba__contention_init(simba__contention *machine, const simba__timing *timing, bool leaves_queue);

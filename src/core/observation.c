@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/values.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/random.h"

@@ -16,6 +16,11 @@ const char *simba__op_name(simba_op op)
     return names[op];
 }
 
+simba__step simba__step_of(const simba__contention *of, const simba__event *event, const simba__actions *actions)
+{
+    return (simba__step){of, event, actions, (simba__phase)of->phase, (simba_op)of->op};
+}
+
 /* --- counting ------------------------------------------------------------------------------------- */
 
 /* simba_stats has a place for every reason, and for every error. */

@@ -37,12 +37,7 @@ typedef struct simba__step {
     simba__phase was_phase;
     simba_op was_op;
 } simba__step;
-
-static inline simba__step simba__step_of(const simba__contention *of, const simba__event *event,
-                                         const simba__actions *actions)
-{
-    return (simba__step){of, event, actions, (simba__phase)of->phase, (simba_op)of->op};
-}
+simba__step simba__step_of(const simba__contention *of, const simba__event *event, const simba__actions *actions);
 
 /* `since` belongs to the caller, one for each machine: when it began to wait, while it waits. */
 void simba__count_step(simba_stats *stats, const simba__step *step, simba_local *since);

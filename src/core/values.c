@@ -1,6 +1,8 @@
 /* Predicates about owners and changes of ownership. Pure functions of their arguments; the caller brings the store's
  * time, because the owner's times mean nothing on any other clock. */
-#include "core/values.h"
+#include <string.h>
+
+#include "core/contention.h"
 
 bool simba_owner_is_none(const simba_owner *owner)
 {
@@ -25,6 +27,11 @@ bool simba_owner_has_owner(const simba_owner *owner, int64_t now_ms)
 bool simba_owner_is(const simba_owner *owner, const char *id)
 {
     return !simba_owner_is_none(owner) && id && strcmp(owner->id, id) == 0;
+}
+
+bool simba__is_another(const simba_owner *one, const simba_owner *other)
+{
+    return one->token != other->token || strcmp(one->id, other->id) != 0;
 }
 
 bool simba_state_changed(const simba_state *state)

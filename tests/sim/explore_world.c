@@ -102,7 +102,7 @@ static void say_words(void *user, const char *words)
 
 void world_step(world *w, member *m, simba__event *event)
 {
-    simba__actions actions;
+    simba__actions actions = {0};
     struct moment moment = {w, m};
     event->now = m->now;
     event->session_until = m->session_until;

@@ -137,7 +137,7 @@ static void step_member(sim *s, sim_party *party, simba__event *event, simba__ac
 void party_step(sim *s, sim_party *party, simba__event *event)
 {
     const sim_process *process = process_of(s, party);
-    simba__actions actions;
+    simba__actions actions = {0};
     event->now = process_turn(s, process);
     event->session_until = process->session_until;
     if (party->is_member)

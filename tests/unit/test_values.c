@@ -4,7 +4,7 @@
 #include <simba.h>
 #include <string.h>
 
-#include "core/values.h"
+#include "core/contention.h"
 #include "lib/cm.h"
 
 static const simba_owner nobody;
