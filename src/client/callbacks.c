@@ -7,7 +7,6 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/thread.h"
 
 #define STALL_NS (5 * SIMBA__NS_PER_MS)
 

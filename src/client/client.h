@@ -191,6 +191,8 @@ int simba__notes_read(simba_host *host, simba_request *request, const simba_stor
 
 /* Begin to count forks; any thread, more than once. */
 void simba__loop_watch_forks(simba_client *client);
+/* Start a thread that takes no signals, so that they go to the application's threads. 0 or an errno. */
+int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
 /* Start the client's own thread. SIMBA_ESYSTEM. */
 int simba__loop_start(simba_client *client, simba_error *err);
 void simba__loop_stop(simba_client *client);

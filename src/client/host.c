@@ -138,26 +138,21 @@ static void on_session_overdue(simba_timer *timer, simba_local now)
     say_leases(SIMBA__OF_ITEM(timer, simba_client, session_overdue), false);
 }
 
-/* A server may grant a shorter session than we asked for. Contenders whose stop margin does not fit into it never lead, and an
- * error in the log says why. */
-static void check_margins(simba_client *client, int64_t ms)
-{
-    for (simba__list_item *item = client->handles.first; item; item = item->next) {
-        const simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_client);
-        const simba__candidate *candidate = (const simba__candidate *)(const void *)handle;
-        if (handle->type->contends && simba__timing_check_session(candidate->machine.timing, ms, NULL) < 0)
-            simba__log_cannot_lead(candidate, ms);
-    }
-}
-
 /* Holders find the new end when they look at the old one. */
 static void host_session(simba_host *host, simba_local from, int64_t ms)
 {
     simba_client *client = of(host);
     const simba_local until = simba__local_add(from, simba__session_ns(&client->timing, ms));
     const simba_local overdue = simba__local_add(until, -simba__lease_overdue_ns(&client->timing, ms));
-    if (atomic_exchange(&client->session_ms, ms) != ms)
-        check_margins(client, ms);
+    /* A server may grant a shorter session than we asked for. Contenders whose stop margin does not fit into it never lead, and
+     * an error in the log says why. */
+    const bool is_news = atomic_exchange(&client->session_ms, ms) != ms;
+    for (simba__list_item *item = is_news ? client->handles.first : NULL; item; item = item->next) {
+        const simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_client);
+        const simba__candidate *candidate = (const simba__candidate *)(const void *)handle;
+        if (handle->type->contends && simba__timing_check_session(candidate->machine.timing, ms, NULL) < 0)
+            simba__log_cannot_lead(candidate, ms);
+    }
     atomic_store(&client->session_until_ns, until.ns); /* last: a thread that sees it sees the other as well */
     if (!simba__local_reached(client->now, overdue))
         say_leases(client, true);

@@ -3,7 +3,6 @@
 #include "client/client.h"
 #include "util/clock.h"
 #include "util/error.h"
-#include "util/thread.h"
 
 /* A thread of the application has a time limit, or can be cancelled, and cannot leave a job before it is done. */
 #define HELP_NS (5 * SIMBA__NS_PER_MS)

@@ -7,6 +7,7 @@
  * drives the client (SIMBA_DISPATCH_FD), any thread that waits in a call. All others sleep, each on a condition of its own. */
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <time.h>
 
 #include "client/handle.h"
@@ -14,14 +15,12 @@
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
-#include "util/thread.h"
 
 /* A thread that sleeps. It lies on that thread's stack: it is woken under the lock, so it is still there then. */
 typedef struct waiter {
     simba__list_item item; /* of `waiters`, then of `woken`; in none once it has been woken */
     pthread_cond_t cond;
     const void *awaits;
-    bool may_poll;
 } waiter;
 
 /* --- fork ------------------------------------------------------------------------------------------ */
@@ -83,9 +82,9 @@ static void prepare_to_release(simba_client *client)
         simba__log(&client->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     simba__jobs_announce(client);
     if (!client->polled && client->options.dispatch == SIMBA_DISPATCH_FD) {
-        /* The application's loop may stand still: a thread that waits in a call has to poll. */
+        /* The application's loop may stand still: a thread that waits in a call has to poll. Workers stay ready for jobs. */
         simba__list_item *item = client->waiters.first;
-        while (item && !SIMBA__OF_ITEM(item, waiter, item)->may_poll)
+        while (item && SIMBA__OF_ITEM(item, waiter, item)->awaits == &client->jobs)
             item = item->next;
         if (item)
             simba__list_append(&client->woken, item);
@@ -297,24 +296,23 @@ static int timeout_ms(simba_local until)
     return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
-/* The kernel does not know the boot-time clock here. The other clock only decides how long to sleep. */
-static struct timespec on_monotonic(simba_local until)
+void simba__sleep(simba_client *client, const void *awaits, simba_local until)
 {
-    const int64_t left_ns = until.ns - simba__clock_boot().ns;
-    const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
-    return (struct timespec){(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
-}
-
-static void sleep_until(simba_client *client, const void *awaits, simba_local until, bool may_poll)
-{
-    waiter self = {.awaits = awaits, .may_poll = may_poll};
-    simba__cond_init(&self.cond);
+    waiter self = {.awaits = awaits};
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&self.cond, &attr);
+    pthread_condattr_destroy(&attr);
     simba__list_append(&client->waiters, &self.item);
     prepare_to_release(client);
     if (self.item.list && until.ns == INT64_MAX) {
         pthread_cond_wait(&self.cond, &client->lock);
     } else if (self.item.list) {
-        const struct timespec at = on_monotonic(until);
+        /* Conditions do not know the boot-time clock. The other clock only decides how long to sleep. */
+        const int64_t left_ns = until.ns - simba__clock_boot().ns;
+        const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
+        const struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
         pthread_cond_timedwait(&self.cond, &client->lock, &at);
     } else { /* what was left to do has woken this thread itself */
     }
@@ -323,17 +321,12 @@ static void sleep_until(simba_client *client, const void *awaits, simba_local un
     pthread_cond_destroy(&self.cond);
 }
 
-void simba__sleep(simba_client *client, const void *awaits, simba_local until)
-{
-    sleep_until(client, awaits, until, false);
-}
-
 void simba__wait(simba_client *client, const void *awaits, simba_local until)
 {
     if (settle(client) || simba__callbacks_hand_over(client) || simba__jobs_help(client))
         return; /* what it waits for may have happened in here */
     if (client->polled) {
-        sleep_until(client, awaits, until, true);
+        simba__sleep(client, awaits, until);
         return;
     }
     client->polled = true;
@@ -347,6 +340,17 @@ void simba__wait(simba_client *client, const void *awaits, simba_local until)
 }
 
 /* --- beginning and end ------------------------------------------------------------------------------ */
+
+int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
 
 int simba__loop_start(simba_client *client, simba_error *err)
 {

@@ -1,9 +1,11 @@
 /* Opens and closes a client: the one place that knows in which order its parts begin and end. */
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/handle.h"
@@ -11,7 +13,6 @@
 #include "util/clock.h"
 #include "util/descriptors.h"
 #include "util/error.h"
-#include "util/folders.h"
 #include "util/mem.h"
 #include "util/sized.h"
 #include "util/text.h"
@@ -81,6 +82,23 @@ static int check_options(const simba_client_options *options, simba_error *err)
     return 0;
 }
 
+/* Make the missing folders on the way to this file, for this user alone. 0, or the errno of the first that could not be made. */
+static int make_folders(const char *path)
+{
+    char part[PATH_MAX];
+    const size_t length = strlen(path);
+    if (length >= sizeof part)
+        return ENAMETOOLONG;
+    memcpy(part, path, length + 1);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+            return errno;
+        *slash = '/';
+    }
+    return 0;
+}
+
 /* This user's embedded store. */
 static int default_url(char *out, size_t size, simba_error *err)
 {
@@ -100,7 +118,7 @@ static int default_url(char *out, size_t size, simba_error *err)
                            "should be");
     if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
         return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
-    const int number = simba__folders_make(path);
+    const int number = make_folders(path);
     if (number == 0)
         return 0;
     char text[128];
