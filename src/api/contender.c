@@ -20,15 +20,10 @@ struct simba_contender {
     simba__telling telling;
 };
 
-static simba_contender *of_candidate(simba__candidate *candidate)
-{
-    return (simba_contender *)(void *)candidate;
-}
-
 static void told(simba__candidate *candidate, const simba__step *step)
 {
     const simba__actions *actions = step->actions;
-    simba_contender *contender = of_candidate(candidate);
+    simba_contender *contender = (simba_contender *)(void *)candidate;
     if (simba__telling_note(&contender->telling, actions, contender->on_changed))
         simba__callbacks_add(&candidate->handle);
 }
