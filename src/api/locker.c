@@ -31,10 +31,11 @@ static void told(simba__candidate *candidate, const simba__step *step)
     const simba__event *event = step->event;
     const bool withdrawn = event->error && event->error->code == SIMBA_ECANCELED && event->sent_at.ns == 0;
     if (event->kind == SIMBA__EV_REPLY && !withdrawn) {
-        simba_error *error = step->was_op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->release_error;
+        simba_error *error =
+            step->actions->was_op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->release_error;
         if (event->error)
             *error = *event->error;
-        else if (step->was_op == SIMBA_OP_ACQUIRE)
+        else if (step->actions->was_op == SIMBA_OP_ACQUIRE)
             error->code = 0;
     }
     if (step->actions->released)

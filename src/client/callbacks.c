@@ -57,7 +57,6 @@ static unsigned run(simba__handle *handle)
     handle->callback_state = SIMBA__CALLBACKS_IDLE;
     client->stats.callbacks += ran;
     simba__wake(client, handle);
-    simba__handle_let_orphan_go(handle);
     simba__handle_unref(handle);
     return ran;
 }

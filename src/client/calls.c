@@ -143,7 +143,7 @@ static int ask(struct call *call, simba_client *client, const simba_request *wan
         request->done = answered;
         request->of = call;
         client->calls++;
-        simba__window_add(&client->window, request, client->now);
+        simba__window_add(&client->window, request);
         while (!call->answered)
             simba__wait(client, call, SIMBA__NEVER);
         client->calls--; /* not earlier: a client that closes waits for us to leave */

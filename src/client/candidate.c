@@ -104,8 +104,8 @@ void simba__candidate_step(simba__handle *handle, simba__event *event)
     const simba__candidate_type *type = (const simba__candidate_type *)(const void *)handle->type;
     simba_client *client = handle->client;
     simba__contention *machine = &candidate->machine;
-    simba__actions actions = {0};
-    const simba__step step = simba__step_of(machine, event, &actions);
+    simba__actions actions;
+    const simba__step step = {machine, event, &actions};
     event->session_until.ns = atomic_load_explicit(&client->session_until_ns, memory_order_relaxed);
     simba__contention_step(machine, event, &actions);
     event->used = actions.used;

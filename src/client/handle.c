@@ -57,7 +57,7 @@ void simba__handle_act(simba__handle *handle, const simba__actions *actions, con
             request->latest = actions->latest;
             request->done = on_reply;
             request->of = handle;
-            simba__window_add(&client->window, request, client->now);
+            simba__window_add(&client->window, request);
         } else {
             /* The machine hears of it by the timer, at once: it has just been told that the request is under way. */
             simba_error cause;
@@ -124,18 +124,11 @@ void simba__handle_unref(simba__handle *handle)
     simba__list_append(&client->callbacks.dead, &handle->of_callbacks);
 }
 
-void simba__handle_let_orphan_go(simba__handle *handle)
-{
-    if (!handle->orphaned || simba__handle_is_busy(handle))
-        return;
-    handle->orphaned = false;
-    simba__handle_unref(handle);
-}
-
 void simba__handle_started(simba__handle *handle)
 {
     assert(!handle->running);
     handle->running = true;
+    handle->refs++;
     handle->starts++;
     handle->client->running++;
     simba__list_append(&handle->watch->handles, &handle->of_watch);
@@ -150,7 +143,7 @@ void simba__handle_stopped(simba__handle *handle)
     simba__list_remove(&handle->of_watch);
     simba__handle_want(handle, false);
     simba__wake(handle->client, handle);
-    simba__handle_let_orphan_go(handle);
+    simba__handle_unref(handle);
 }
 
 void simba__handle_send_stop(simba__handle *handle)
@@ -186,9 +179,6 @@ void simba__handle_free(simba__handle *handle, bool wait)
         simba__handle_stop(handle);
     else
         simba__handle_send_stop(handle);
-    if (simba__handle_is_busy(handle))
-        handle->orphaned = true;
-    else
-        simba__handle_unref(handle);
+    simba__handle_unref(handle);
     simba__unlock(client);
 }

@@ -38,13 +38,12 @@ struct simba__handle {
     simba__request *request; /* under way; NULL: none is, or there was no memory for it */
     uint32_t generation;     /* of the latest request */
     uint32_t starts;         /* tells one start from the next */
-    unsigned refs;           /* the application's, and one of whoever runs its callbacks */
+    unsigned refs;           /* the application's, one while it runs, and one of whoever runs its callbacks */
     uint8_t callback_state;
     bool running;  /* started and not yet stopped */
     bool unasked;  /* there was no memory for its request, and the machine has not heard of that yet */
     bool wants;    /* counts among those that the watch is for */
     bool observes; /* reports every change; set before it is started */
-    bool orphaned; /* the application has freed it: destroy it when it has stopped */
     bool handed;   /* the executor has it */
 };
 
@@ -55,8 +54,6 @@ int simba__handle_init(simba__handle *handle, const simba__handle_type *type, si
 /* Does it run, or does a callback of it? */
 bool simba__handle_is_busy(const simba__handle *handle);
 void simba__handle_unref(simba__handle *handle);
-/* It was freed inside its own callback, and may have stopped since. */
-void simba__handle_let_orphan_go(simba__handle *handle);
 void simba__handle_started(simba__handle *handle);
 void simba__handle_stopped(simba__handle *handle);
 /* Carry out what every machine asks for: a request, and the timer. If there is no memory for the request, it fails. `id` and

@@ -57,12 +57,13 @@ int simba__client_forked(const simba_client *client, simba_error *err)
  * answers at once. True: there was something. */
 static bool settle(simba_client *client)
 {
+    size_t count;
     bool any = false;
     for (; !client->store_closed; any = true) {
         if (client->watches.changed) {
             simba__watches_settle(&client->watches, client->backend, client->store);
-        } else if (simba__window_has_work(&client->window)) {
-            client->stats.requests += simba__window_hand_over(&client->window, client->now);
+        } else if ((count = simba__window_hand_over(&client->window, client->now)) > 0) {
+            client->stats.requests += count;
             client->stats.batches++;
             client->backend->flush(client->store);
         } else if (atomic_load_explicit(&client->wake_wanted, memory_order_relaxed) &&
@@ -177,20 +178,16 @@ void simba__unlock(simba_client *client)
 
 /* --- waking ----------------------------------------------------------------------------------------- */
 
-/* Whoever closes the client (and awaits that) looks at all that ends. */
-static bool is_meant(const simba_client *client, const void *waits_for, const void *awaits)
-{
-    return waits_for && (waits_for == awaits || (client->closing && waits_for == client));
-}
-
 void simba__wake(simba_client *client, const void *awaits)
 {
+    const void *also = client->closing ? client : awaits; /* whoever closes the client looks at all that ends */
     for (simba__list_item *item = client->waiters.first, *next; item; item = next) {
+        const void *awaited = SIMBA__OF_ITEM(item, waiter, item)->awaits;
         next = item->next;
-        if (is_meant(client, SIMBA__OF_ITEM(item, waiter, item)->awaits, awaits))
+        if (awaited == awaits || awaited == also)
             simba__list_append(&client->woken, item);
     }
-    if (is_meant(client, client->polled_for, awaits))
+    if (client->polled_for == awaits || client->polled_for == also)
         simba__bell_ring(client->reactor.bell);
 }
 

@@ -84,7 +84,7 @@ static int begin(simba__note_call *call, simba_client *client, simba__candidate 
     request->done = answered;
     request->of = call;
     client->calls++;
-    simba__window_add(&client->window, request, client->now);
+    simba__window_add(&client->window, request);
     return 0;
 }
 

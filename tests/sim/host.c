@@ -303,7 +303,7 @@ void client_add(sim_party *party, simba__request *request, client_done *done)
         abort();
     request->of = party;
     request->done = done;
-    simba__window_add(&client_of(party)->window, request, turn(client_of(party)));
+    simba__window_add(&client_of(party)->window, request);
 }
 
 void client_ask(sim_party *party, const simba__actions *actions)
@@ -450,8 +450,7 @@ static bool deal_with_store(sim_client *client)
 {
     if (client->watches.changed) {
         simba__watches_settle(&client->watches, &client->s->backend, client->store);
-    } else if (simba__window_has_work(&client->window)) {
-        simba__window_hand_over(&client->window, turn(client));
+    } else if (simba__window_hand_over(&client->window, turn(client)) > 0) {
         client->s->backend.flush(client->store);
     } else if (client->wake_wanted) {
         client->wake_wanted = false;
