@@ -208,7 +208,7 @@ int simba_observer_start(simba_observer *observer)
         observer->begun = false;
         drop_queue(observer); /* it was stopped inside its own callback, with changes still to report */
         simba__handle_started(&observer->handle);
-        simba__handle_want(&observer->handle, true);
+        simba__watches_want(&client->watches, &observer->handle, true);
         step(&observer->handle, &event);
     }
     simba__unlock(client);

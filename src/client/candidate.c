@@ -116,7 +116,7 @@ void simba__candidate_step(simba__handle *handle, simba__event *event)
     simba__handle_act(handle, &actions, candidate->id, machine->timing);
     const bool wants_news =
         candidate->hears_notes || simba__contention_wants_news(machine, client->backend->caps, handle->observes);
-    simba__handle_want(handle, !actions.done && wants_news);
+    simba__watches_want(&client->watches, handle, !actions.done && wants_news);
     type->told(candidate, &step);
     if (actions.done)
         simba__handle_stopped(handle);

@@ -45,8 +45,8 @@ simba__watch *simba__watches_get(simba__watches *watches, const char *mutex);
 void simba__watches_put(simba__watches *watches, simba__watch *watch);
 /* NULL: there is none. */
 simba__watch *simba__watches_find(const simba__watches *watches, const char *mutex);
-/* One handle more (1) or less (-1) wants to hear of it, and of every change if it `observes`. */
-void simba__watches_want(simba__watches *watches, simba__watch *watch, int by, bool observes);
+/* Does this handle want to hear what happens to its mutex? */
+void simba__watches_want(simba__watches *watches, simba__handle *handle, bool wants);
 /* If it should be watched and is not, because there was no memory, try again. */
 void simba__watches_retry(simba__watches *watches, simba__watch *watch);
 /* Tell the store: watch, unwatch; and free what nobody names any more. */

@@ -71,14 +71,6 @@ void simba__handle_act(simba__handle *handle, const simba__actions *actions, con
     simba__watches_retry(&client->watches, handle->watch);
 }
 
-void simba__handle_want(simba__handle *handle, bool wants)
-{
-    if (handle->wants == wants)
-        return;
-    handle->wants = wants;
-    simba__watches_want(&handle->client->watches, handle->watch, wants ? 1 : -1, handle->observes);
-}
-
 /* --- its life --------------------------------------------------------------------------------------- */
 
 int simba__handle_init(simba__handle *handle, const simba__handle_type *type, simba_client *client, const char *mutex,
@@ -141,7 +133,7 @@ void simba__handle_stopped(simba__handle *handle)
     handle->running = false;
     handle->client->running--;
     simba__list_remove(&handle->of_watch);
-    simba__handle_want(handle, false);
+    simba__watches_want(&handle->client->watches, handle, false);
     simba__wake(handle->client, handle);
     simba__handle_unref(handle);
 }

@@ -60,8 +60,6 @@ void simba__handle_stopped(simba__handle *handle);
  * `timing` are the contender's; "" and NULL: it is an observer. */
 void simba__handle_act(simba__handle *handle, const simba__actions *actions, const char *id,
                        const simba__timing *timing);
-/* Does it want to hear what happens to the mutex? */
-void simba__handle_want(simba__handle *handle, bool wants);
 void simba__handle_send_stop(simba__handle *handle);
 /* Send STOP, then wait until the handle has stopped and no callback of it runs. Runs its callbacks meanwhile. Does not wait inside
  * a callback of the handle itself. */

@@ -57,10 +57,15 @@ void simba__watches_put(simba__watches *watches, simba__watch *watch)
         mark(watches, watch);
 }
 
-void simba__watches_want(simba__watches *watches, simba__watch *watch, int by, bool observes)
+void simba__watches_want(simba__watches *watches, simba__handle *handle, bool wants)
 {
-    watch->interested += (unsigned)by;
-    watch->observing += observes ? (unsigned)by : 0;
+    simba__watch *watch = handle->watch;
+    const unsigned by = wants ? 1U : -1U;
+    if (handle->wants == wants)
+        return;
+    handle->wants = wants;
+    watch->interested += by;
+    watch->observing += handle->observes ? by : 0;
     assert(watch->observing <= watch->interested && watch->interested <= watch->refs);
     mark(watches, watch);
 }

@@ -326,11 +326,7 @@ void client_set_timer(sim_party *party, simba_local at)
 
 void client_want(sim_party *party, bool wants)
 {
-    simba__handle *handle = &party->candidate.handle;
-    if (handle->wants == wants)
-        return;
-    handle->wants = wants;
-    simba__watches_want(&client_of(party)->watches, handle->watch, wants ? 1 : -1, handle->observes);
+    simba__watches_want(&client_of(party)->watches, &party->candidate.handle, wants);
 }
 
 void client_begin(sim_party *party)
