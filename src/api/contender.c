@@ -120,12 +120,12 @@ int simba_contender_new(simba_client *client, const char *mutex, const simba_con
     contender->on_changed = own.on_changed;
     contender->on_noted = own.on_noted;
     contender->on_freed = own.on_freed;
+    contender->candidate.handle.observes = own.on_changed || own.on_noted;
     rc = simba__candidate_init(&contender->candidate, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         simba__free(contender);
         return rc;
     }
-    contender->candidate.handle.observes = own.on_changed || own.on_noted;
     *ret_contender = contender;
     return 0;
 }

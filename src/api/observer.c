@@ -162,10 +162,6 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     int rc = simba__sized_take("simba_observer_options", options, &own, err);
     if (rc == 0)
         rc = check(&own, err);
-    if (rc == 0)
-        rc = simba__client_forked(client, err);
-    if (rc == 0)
-        rc = simba__client_check_mutex(client, mutex, err);
     if (rc < 0)
         return rc;
     simba_observer *observer = simba__calloc(1, sizeof *observer);
@@ -178,14 +174,12 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     observer->on_noted = client->backend->caps & SIMBA_CAP_NOTE ? own.on_noted : NULL;
     observer->last = &observer->first;
     simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
-    simba__lock(client);
+    observer->handle.observes = true;
     rc = simba__handle_init(&observer->handle, &type, client, mutex, err);
-    simba__unlock(client);
     if (rc < 0) {
         simba__free(observer);
         return rc;
     }
-    observer->handle.observes = true;
     *ret_observer = observer;
     return 0;
 }

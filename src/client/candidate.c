@@ -37,11 +37,7 @@ static int make_timing(simba__candidate *candidate, const simba_client *client, 
 int simba__candidate_init(simba__candidate *candidate, const simba__candidate_type *type, simba_client *client,
                           const char *mutex, const char *id, const simba_timing *timing, simba_error *err)
 {
-    int rc = simba__client_forked(client, err);
-    if (rc == 0)
-        rc = simba__client_check_mutex(client, mutex, err);
-    if (rc == 0 && id)
-        rc = simba__check_id(id, err);
+    int rc = id ? simba__check_id(id, err) : 0;
     if (rc == 0)
         rc = make_timing(candidate, client, timing, err);
     if (rc == 0) {
@@ -49,11 +45,9 @@ int simba__candidate_init(simba__candidate *candidate, const simba__candidate_ty
             strcpy(candidate->id, id);
         else
             simba_id_host(candidate->id);
-        simba__lock(client);
-        rc = simba__handle_init(&candidate->handle, &type->handle, client, mutex, err);
         simba__contention_init(&candidate->machine, candidate->own_timing ? candidate->own_timing : &client->timing,
                                client->backend->caps & SIMBA_CAP_QUEUE);
-        simba__unlock(client);
+        rc = simba__handle_init(&candidate->handle, &type->handle, client, mutex, err);
     }
     if (rc < 0)
         simba__candidate_fini(candidate);

@@ -77,23 +77,30 @@ int simba__handle_init(simba__handle *handle, const simba__handle_type *type, si
                        simba_error *err)
 {
     const unsigned timers = type->timers + 1;
-    if (client->closing)
-        return simba__fail(err, SIMBA_ECLOSED, "the client is closed");
-    if (simba__timers_reserve(&client->timers, timers) < 0)
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    handle->watch = simba__watches_get(&client->watches, mutex);
-    if (!handle->watch) {
-        simba__timers_unreserve(&client->timers, timers);
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    int rc = simba__client_check_mutex(client, mutex, err);
+    if (rc == 0)
+        rc = simba__lock_checked(client, false, err);
+    if (rc < 0)
+        return rc;
+    const bool reserved = !client->closing && simba__timers_reserve(&client->timers, timers) == 0;
+    handle->watch = reserved ? simba__watches_get(&client->watches, mutex) : NULL;
+    if (client->closing) {
+        rc = simba__fail(err, SIMBA_ECLOSED, "the client is closed");
+    } else if (!handle->watch) {
+        if (reserved)
+            simba__timers_unreserve(&client->timers, timers);
+        rc = simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    } else {
+        handle->type = type;
+        handle->client = client;
+        handle->timer.fire = on_timer;
+        handle->refs = 1;
+        simba__list_append(&client->handles, &handle->of_client);
+        client->stats.contenders += type->contends;
+        atomic_fetch_add(&client->refs, 1);
     }
-    handle->type = type;
-    handle->client = client;
-    handle->timer.fire = on_timer;
-    handle->refs = 1;
-    simba__list_append(&client->handles, &handle->of_client);
-    client->stats.contenders += type->contends;
-    atomic_fetch_add(&client->refs, 1);
-    return 0;
+    simba__unlock(client);
+    return rc;
 }
 
 bool simba__handle_is_busy(const simba__handle *handle)

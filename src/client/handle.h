@@ -47,8 +47,8 @@ struct simba__handle {
     bool handed;   /* the executor has it */
 };
 
-/* The caller has checked the names. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the handle belongs to the client's list and has one
- * reference; after a failure the caller frees it. */
+/* Without the lock. Checks the name, and adds the handle to the client; all of it that the client looks at must be there. SIMBA_EINVAL,
+ * SIMBA_ENOMEM, SIMBA_ECLOSED, SIMBA_EFORKED: then the caller frees it. Afterwards it has one reference. */
 int simba__handle_init(simba__handle *handle, const simba__handle_type *type, simba_client *client, const char *mutex,
                        simba_error *err);
 /* Does it run, or does a callback of it? */

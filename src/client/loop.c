@@ -57,13 +57,11 @@ int simba__client_forked(const simba_client *client, simba_error *err)
  * answers at once. True: there was something. */
 static bool settle(simba_client *client)
 {
-    size_t count;
     bool any = false;
     for (; !client->store_closed; any = true) {
         if (client->watches.changed) {
             simba__watches_settle(&client->watches, client->backend, client->store);
-        } else if ((count = simba__window_hand_over(&client->window, client->now)) > 0) {
-            client->stats.requests += count;
+        } else if (simba__window_hand_over(&client->window, client->now)) {
             client->stats.batches++;
             client->backend->flush(client->store);
         } else if (atomic_load_explicit(&client->wake_wanted, memory_order_relaxed) &&

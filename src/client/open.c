@@ -347,6 +347,7 @@ int simba_client_stats(simba_client *client, simba_stats *ret_stats)
     if (rc < 0)
         return rc;
     simba_stats stats = client->stats;
+    stats.requests = client->window.total;
     stats.callback_threads = client->callbacks.threads.count;
     simba__unlock(client);
     return simba__sized_tell(ret_stats, &stats);

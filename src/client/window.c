@@ -143,15 +143,16 @@ static simba__request *next(const simba__window *window)
     return NULL;
 }
 
-size_t simba__window_hand_over(simba__window *window, simba_local now)
+bool simba__window_hand_over(simba__window *window, simba_local now)
 {
-    size_t count = 0;
-    for (simba__request *request = next(window); request; request = next(window), count++) {
+    const uint64_t before = window->total;
+    for (simba__request *request = next(window); request; request = next(window)) {
         if (window->outstanding.count == 0)
             window->answered_at = now; /* nothing was asked before: the silence begins here */
         window->handed_over[queue_of(request->shown.op)]++;
         simba__list_append(&window->outstanding, &request->item);
         request->sent_at = now;
+        window->total++;
         simba_local deadline = simba__local_add(now, request->timeout_ns);
         if (!simba__local_reached(now, request->latest))
             deadline = simba__local_min(deadline, request->latest);
@@ -160,9 +161,9 @@ size_t simba__window_hand_over(simba__window *window, simba_local now)
         if (window->outstanding.count > 0)
             arm_by(window, deadline);
     }
-    if (count > 0)
+    if (window->total > before)
         arm_by(window, end_of_silence(window));
-    return count;
+    return window->total > before;
 }
 
 void simba__window_complete(simba__window *window, simba_request *shown, const simba_error *error, simba_local now)

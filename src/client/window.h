@@ -47,6 +47,7 @@ typedef struct simba__window {
     unsigned handed_over[3];  /* how many of those are of each queue */
     simba__request *expiring; /* the store is being told of this one; NULL again if it has completed it */
     simba__request *staying;  /* this one fails, and keeps its place */
+    uint64_t total;           /* requests that were ever handed over */
     simba_local answered_at;  /* the store's latest answer, or the beginning of the wait for the first */
     simba_timer timer;        /* the earliest deadline, or the end of the silence; may fire in vain */
 } simba__window;
@@ -62,8 +63,8 @@ simba__request *simba__request_new(const simba_request *shown, int64_t timeout_n
 void simba__window_add(simba__window *window, simba__request *request);
 /* Whoever made the request does not need it any more: it fails now, unless the store has it. */
 void simba__window_withdraw(simba__window *window, simba__request *request);
-/* Hand over all that there is room for, and set the timer. Returns how many the store got; if any, the caller flushes the store. */
-size_t simba__window_hand_over(simba__window *window, simba_local now);
+/* Hand over all that there is room for, and set the timer. True: there were some, and the caller flushes the store. */
+bool simba__window_hand_over(simba__window *window, simba_local now);
 
 /* For the host's `complete` and `fail`: the reply is filled in. Calls `done`, which may add requests, and frees the request. */
 void simba__window_complete(simba__window *window, simba_request *shown, const simba_error *error, simba_local now);

@@ -207,7 +207,7 @@ static void host_io_remove(simba_host *host, simba_io *io)
 void testhost_end_turn(testhost *h)
 {
     for (;;) {
-        if (!h->closing && simba__window_hand_over(&h->window, read_clock(h)) > 0) {
+        if (!h->closing && simba__window_hand_over(&h->window, read_clock(h))) {
             h->backend->flush(h->store);
         } else if (h->wake_wanted) {
             h->wake_wanted = false;

@@ -446,7 +446,7 @@ static bool deal_with_store(sim_client *client)
 {
     if (client->watches.changed) {
         simba__watches_settle(&client->watches, &client->s->backend, client->store);
-    } else if (simba__window_hand_over(&client->window, turn(client)) > 0) {
+    } else if (simba__window_hand_over(&client->window, turn(client))) {
         client->s->backend.flush(client->store);
     } else if (client->wake_wanted) {
         client->wake_wanted = false;

@@ -183,7 +183,7 @@ static void no_more_than_there_is_room_for(void **state)
         ask(SIMBA_OP_ACQUIRE, names[i]);
     hand_over();
     assert_string_equal(has(), "ab");
-    assert_int_equal(simba__window_hand_over(&w.window, w.now), 0);
+    assert_false(simba__window_hand_over(&w.window, w.now));
     answer(1);
     assert_string_equal(has(), "ac");
     answer(0);
