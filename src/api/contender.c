@@ -37,20 +37,6 @@ static void noted(simba__handle *handle)
     simba__callbacks_add(handle);
 }
 
-static int tell_note(simba_contender *contender)
-{
-    simba__handle *handle = &contender->candidate.handle;
-    if (!contender->telling.noted)
-        return -1;
-    contender->telling.noted = false;
-    if (!handle->running)
-        return 0;
-    simba__pause(handle->client);
-    contender->on_noted(contender, contender->user);
-    simba__lock(handle->client);
-    return 1;
-}
-
 static int run_callback(simba__handle *handle)
 {
     simba_contender *contender = (simba_contender *)(void *)handle;
@@ -58,8 +44,12 @@ static int run_callback(simba__handle *handle)
     simba__tell tell;
     if (contender->telling.acquired)
         simba__candidate_look(candidate);
-    if (!simba__telling_take(&contender->telling, &candidate->machine.owner, &tell))
-        return tell_note(contender);
+    const bool tells = simba__telling_take(&contender->telling, &candidate->machine.owner, &tell);
+    const bool noted = !tells && contender->telling.noted && handle->running;
+    if (!tells && !contender->telling.noted)
+        return -1;
+    if (!tells)
+        contender->telling.noted = false;
     int ran = 0;
     simba__pause(handle->client);
     if (tell.acquired && contender->on_acquired) {
@@ -76,6 +66,10 @@ static int run_callback(simba__handle *handle)
     }
     if (tell.changed) {
         contender->on_changed(contender, &tell.state, contender->user);
+        ran++;
+    }
+    if (noted) {
+        contender->on_noted(contender, contender->user);
         ran++;
     }
     simba__lock(handle->client);

@@ -76,22 +76,6 @@ static void publish(simba__candidate *candidate)
     atomic_store_explicit(&candidate->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
-/* Until when the owner that a reply or a push tells of has the mutex, on our own clock. */
-static void look_at_owner(simba__candidate *candidate, const simba__event *event)
-{
-    const simba_owner *owner = NULL;
-    int64_t now_ms = 0;
-    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0) {
-        owner = &event->reply->owner;
-        now_ms = event->reply->now_ms;
-    } else if (event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED) {
-        owner = &event->push->owner;
-        now_ms = event->push->now_ms;
-    }
-    if (owner)
-        candidate->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
-}
-
 void simba__candidate_step(simba__handle *handle, simba__event *event)
 {
     simba__candidate *candidate = (simba__candidate *)(void *)handle;
@@ -104,7 +88,13 @@ void simba__candidate_step(simba__handle *handle, simba__event *event)
     simba__contention_step(machine, event, &actions);
     event->used = actions.used;
     publish(candidate);
-    look_at_owner(candidate, event);
+    /* Until when the owner that a reply or a push tells of has the mutex, on our own clock. */
+    const simba_reply *reply = event->kind == SIMBA__EV_REPLY && event->reply->status == 0 ? event->reply : NULL;
+    const simba_push *push =
+        event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED ? event->push : NULL;
+    if (reply || push)
+        candidate->owner_until = simba__local_add(event->now, reply ? simba__owner_left_ns(&reply->owner, reply->now_ms)
+                                                                    : simba__owner_left_ns(&push->owner, push->now_ms));
     simba__count_step(&client->stats, &step, &candidate->waits_since);
     simba__log_step(candidate, &step);
     simba__handle_act(handle, &actions, candidate->id, machine->timing);

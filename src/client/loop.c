@@ -281,16 +281,6 @@ int simba_client_dispatch(simba_client *client)
 
 /* --- waiting ---------------------------------------------------------------------------------------- */
 
-/* Rounded up: a thread that wakes early would have to wait again. */
-static int timeout_ms(simba_local until)
-{
-    if (until.ns == INT64_MAX)
-        return -1;
-    const int64_t left_ns = until.ns - simba__clock_boot().ns;
-    const int64_t left_ms = (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
-    return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
-}
-
 void simba__sleep(simba_client *client, const void *awaits, simba_local until)
 {
     waiter self = {.awaits = awaits};
@@ -327,7 +317,10 @@ void simba__wait(simba_client *client, const void *awaits, simba_local until)
     client->polled = true;
     client->polled_for = awaits;
     simba__pause(client);
-    simba__reactor_wait(&client->reactor, timeout_ms(until));
+    /* Rounded up: a thread that wakes early would have to wait again. */
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t left_ms = left_ns > 0 ? (left_ns - 1) / SIMBA__NS_PER_MS + 1 : 0;
+    simba__reactor_wait(&client->reactor, until.ns == INT64_MAX ? -1 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);
     lock_as_poller(client);
     client->polled = false;
     client->polled_for = NULL; /* from now on nobody polls: whoever releases the lock next wakes another */
