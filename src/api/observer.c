@@ -61,6 +61,7 @@ static void step(simba__handle *handle, simba__event *event)
         simba__callbacks_add(handle);
     }
     simba__handle_act(handle, &actions, "", NULL);
+    simba__watches_want(&handle->client->watches, handle, !actions.done);
     if (actions.done)
         simba__handle_stopped(handle);
 }
@@ -185,7 +186,6 @@ int simba_observer_start(simba_observer *observer)
         observer->begun = false;
         drop_queue(observer); /* it was stopped inside its own callback, with changes still to report */
         simba__handle_started(&observer->handle);
-        simba__watches_want(&client->watches, &observer->handle, true);
         step(&observer->handle, &event);
     }
     simba__unlock(client);

@@ -45,10 +45,9 @@ simba__watch *simba__watches_get(simba__watches *watches, const char *mutex);
 void simba__watches_put(simba__watches *watches, simba__watch *watch);
 /* NULL: there is none. */
 simba__watch *simba__watches_find(const simba__watches *watches, const char *mutex);
-/* Does this handle want to hear what happens to its mutex? */
+/* Does this handle want to hear what happens to its mutex? Said in each of its steps: if the store had no memory to watch, it is
+ * asked again. */
 void simba__watches_want(simba__watches *watches, simba__handle *handle, bool wants);
-/* If it should be watched and is not, because there was no memory, try again. */
-void simba__watches_retry(simba__watches *watches, simba__watch *watch);
 /* Tell the store: watch, unwatch; and free what nobody names any more. */
 void simba__watches_settle(simba__watches *watches, const simba_backend *backend, void *store);
 /* The client closes: unwatch everything. */

@@ -68,7 +68,6 @@ void simba__handle_act(simba__handle *handle, const simba__actions *actions, con
         }
     }
     simba__timers_set(&client->timers, &handle->timer, handle->unasked ? client->now : actions->timer);
-    simba__watches_retry(&client->watches, handle->watch);
 }
 
 /* --- its life --------------------------------------------------------------------------------------- */
@@ -140,7 +139,6 @@ void simba__handle_stopped(simba__handle *handle)
     handle->running = false;
     handle->client->running--;
     simba__list_remove(&handle->of_watch);
-    simba__watches_want(&handle->client->watches, handle, false);
     simba__wake(handle->client, handle);
     simba__handle_unref(handle);
 }

@@ -61,19 +61,15 @@ void simba__watches_want(simba__watches *watches, simba__handle *handle, bool wa
 {
     simba__watch *watch = handle->watch;
     const unsigned by = wants ? 1U : -1U;
-    if (handle->wants == wants)
+    if (handle->wants == wants && (!wants || watch->watched))
         return;
-    handle->wants = wants;
-    watch->interested += by;
-    watch->observing += handle->observes ? by : 0;
+    if (handle->wants != wants) {
+        handle->wants = wants;
+        watch->interested += by;
+        watch->observing += handle->observes ? by : 0;
+    }
     assert(watch->observing <= watch->interested && watch->interested <= watch->refs);
     mark(watches, watch);
-}
-
-void simba__watches_retry(simba__watches *watches, simba__watch *watch)
-{
-    if (watch->interested > 0 && !watch->watched)
-        mark(watches, watch);
 }
 
 static void forget(simba__watches *watches, simba__watch *watch)

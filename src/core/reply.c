@@ -5,11 +5,6 @@
 
 #include "util/error.h"
 
-static bool is_terminated(const simba_owner *owner)
-{
-    return memchr(owner->id, '\0', sizeof owner->id) != NULL;
-}
-
 /* REVOKED answers only requests of a holder. MINE answers only requests that grant, write or end something. */
 static bool fits(simba_op op, simba_outcome outcome)
 {
@@ -32,7 +27,7 @@ int simba__reply_check(const simba_request *request, bool session, simba_error *
     if (reply->status != 0)
         return reply->status < 0 ? 0
                                  : simba__fail(err, SIMBA_ESTORE, "the store answered with status %d", reply->status);
-    if (!is_terminated(owner))
+    if (!memchr(owner->id, '\0', sizeof owner->id))
         return simba__fail(err, SIMBA_ESTORE, "the store names an owner with an id of more than %d bytes",
                            SIMBA_ID_MAX);
     if (!fits(request->op, reply->outcome))
@@ -58,5 +53,5 @@ const simba_push *simba__push_check(const simba_push *push)
     static const simba_push ask = {.kind = SIMBA_PUSH_CHANGED};
     if (push->kind != SIMBA_PUSH_ACQUIRED)
         return push;
-    return is_terminated(&push->owner) && push->owner.id[0] != '\0' ? push : &ask;
+    return memchr(push->owner.id, '\0', sizeof push->owner.id) && push->owner.id[0] != '\0' ? push : &ask;
 }

@@ -143,16 +143,18 @@ static void a_refused_watch_is_tried_again(void **state)
     (void)state;
     w.refuses = true;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
-    want(watch, 1, false);
+    simba__handle handle = {.watch = watch};
+    simba__watches_want(&w.watches, &handle, true);
     settle();
     assert_false(watch->watched);
     w.refuses = false;
-    simba__watches_retry(&w.watches, watch);
+    simba__watches_want(&w.watches, &handle, true);
     settle();
     assert_string_equal(w.calls, "w");
-    simba__watches_retry(&w.watches, watch);
+    simba__watches_want(&w.watches, &handle, true);
     settle();
     assert_string_equal(w.calls, "w");
+    assert_int_equal(watch->interested, 1);
 }
 
 /* A client that closes watches nothing any more. */
