@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/reply.h"
 #include "util/assert.h"
 #include "util/error.h"
 #include "util/random.h"

@@ -114,9 +114,6 @@ typedef struct simba__contention {
     bool maybe_granted;
 } simba__contention;
 
-/* values.c: is it another contender, or another grant of the same one? */
-bool simba__is_another(const simba_owner *one, const simba_owner *other);
-
 /* `timing` must outlive the machine. */
 void simba__contention_init(simba__contention *machine, const simba__timing *timing, bool leaves_queue);
 

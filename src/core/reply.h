@@ -1,10 +1,13 @@
-/* Checks the replies of stores. Everything rests on grants, and a store is a program on another machine: it may be
+/* Owners, and checks of the replies of stores. Everything rests on grants, and a store is a program on another machine: it may be
  * broken, hostile, or not what the URL says it is. So this code checks a reply before anybody acts on it, for all
  * stores in the same way. Pure, like contention.h. */
 #ifndef SIMBA_CORE_REPLY_H
 #define SIMBA_CORE_REPLY_H
 
 #include <simba/backend.h>
+
+/* Is it another contender, or another grant of the same one? The other predicates on owners are in simba.h. */
+bool simba__is_another(const simba_owner *one, const simba_owner *other);
 
 /* What is wrong with request->reply as an answer to this request: a SIMBA_E… code and a sentence. 0: nothing is.
  *
