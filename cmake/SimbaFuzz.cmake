@@ -14,7 +14,7 @@ if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
 endif()
 simba_glob(_sources
     src/core/*.c src/util/*.c
-    src/net/buffer.c src/net/endpoint.c src/net/lookup.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
+    src/net/buffer.c src/net/endpoint.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/client/window.c
     src/backends/redis/*.c
     src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c

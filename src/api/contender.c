@@ -20,15 +20,10 @@ struct simba_contender {
     simba__telling telling;
 };
 
-static simba_contender *of_candidate(simba__candidate *candidate)
-{
-    return (simba_contender *)(void *)candidate;
-}
-
 static void told(simba__candidate *candidate, const simba__step *step)
 {
     const simba__actions *actions = step->actions;
-    simba_contender *contender = of_candidate(candidate);
+    simba_contender *contender = (simba_contender *)(void *)candidate;
     if (simba__telling_note(&contender->telling, actions, contender->on_changed))
         simba__callbacks_add(&candidate->handle);
 }
@@ -42,20 +37,6 @@ static void noted(simba__handle *handle)
     simba__callbacks_add(handle);
 }
 
-static int tell_note(simba_contender *contender)
-{
-    simba__handle *handle = &contender->candidate.handle;
-    if (!contender->telling.noted)
-        return -1;
-    contender->telling.noted = false;
-    if (!handle->running)
-        return 0;
-    simba__pause(handle->client);
-    contender->on_noted(contender, contender->user);
-    simba__lock(handle->client);
-    return 1;
-}
-
 static int run_callback(simba__handle *handle)
 {
     simba_contender *contender = (simba_contender *)(void *)handle;
@@ -63,8 +44,12 @@ static int run_callback(simba__handle *handle)
     simba__tell tell;
     if (contender->telling.acquired)
         simba__candidate_look(candidate);
-    if (!simba__telling_take(&contender->telling, &candidate->machine.owner, &tell))
-        return tell_note(contender);
+    const bool tells = simba__telling_take(&contender->telling, &candidate->machine.owner, &tell);
+    const bool noted = !tells && contender->telling.noted && handle->running;
+    if (!tells && !contender->telling.noted)
+        return -1;
+    if (!tells)
+        contender->telling.noted = false;
     int ran = 0;
     simba__pause(handle->client);
     if (tell.acquired && contender->on_acquired) {
@@ -81,6 +66,10 @@ static int run_callback(simba__handle *handle)
     }
     if (tell.changed) {
         contender->on_changed(contender, &tell.state, contender->user);
+        ran++;
+    }
+    if (noted) {
+        contender->on_noted(contender, contender->user);
         ran++;
     }
     simba__lock(handle->client);
@@ -125,12 +114,12 @@ int simba_contender_new(simba_client *client, const char *mutex, const simba_con
     contender->on_changed = own.on_changed;
     contender->on_noted = own.on_noted;
     contender->on_freed = own.on_freed;
+    contender->candidate.handle.observes = own.on_changed || own.on_noted;
     rc = simba__candidate_init(&contender->candidate, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         simba__free(contender);
         return rc;
     }
-    contender->candidate.handle.observes = own.on_changed || own.on_noted;
     *ret_contender = contender;
     return 0;
 }

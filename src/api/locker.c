@@ -1,7 +1,7 @@
 /* The locker: a candidate that leads at most once per acquire, and a thread that waits for it. It has no callbacks. */
 #include <simba.h>
 
-#include "client/once.h"
+#include "client/notes.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -31,10 +31,11 @@ static void told(simba__candidate *candidate, const simba__step *step)
     const simba__event *event = step->event;
     const bool withdrawn = event->error && event->error->code == SIMBA_ECANCELED && event->sent_at.ns == 0;
     if (event->kind == SIMBA__EV_REPLY && !withdrawn) {
-        simba_error *error = step->was_op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->release_error;
+        simba_error *error =
+            step->actions->was_op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->release_error;
         if (event->error)
             *error = *event->error;
-        else if (step->was_op == SIMBA_OP_ACQUIRE)
+        else if (step->actions->was_op == SIMBA_OP_ACQUIRE)
             error->code = 0;
     }
     if (step->actions->released)

@@ -31,19 +31,6 @@ struct simba_observer {
     bool noted;  /* call on_noted */
 };
 
-static void enqueue(simba_observer *observer)
-{
-    struct change *change = observer->queued < QUEUE_MAX ? simba__malloc(sizeof *change) : NULL;
-    observer->behind = !change;
-    if (!change)
-        return;
-    change->owner = observer->machine.owner;
-    change->next = NULL;
-    *observer->last = change;
-    observer->last = &change->next;
-    observer->queued++;
-}
-
 static void drop_queue(simba_observer *observer)
 {
     while (observer->first) {
@@ -63,10 +50,18 @@ static void step(simba__handle *handle, simba__event *event)
     simba__actions actions;
     simba__observation_step(&observer->machine, event, handle->client->timing.op_timeout_ns, &actions);
     if (actions.changed) {
-        enqueue(observer);
+        struct change *change = observer->queued < QUEUE_MAX ? simba__malloc(sizeof *change) : NULL;
+        observer->behind = !change;
+        if (change) {
+            *change = (struct change){.owner = observer->machine.owner};
+            *observer->last = change;
+            observer->last = &change->next;
+            observer->queued++;
+        }
         simba__callbacks_add(handle);
     }
     simba__handle_act(handle, &actions, "", NULL);
+    simba__watches_want(&handle->client->watches, handle, !actions.done);
     if (actions.done)
         simba__handle_stopped(handle);
 }
@@ -78,17 +73,6 @@ static void noted(simba__handle *handle)
         return;
     observer->noted = true;
     simba__callbacks_add(handle);
-}
-
-static int tell_note(simba_observer *observer)
-{
-    if (!observer->noted)
-        return -1;
-    observer->noted = false;
-    simba__pause(observer->handle.client);
-    observer->on_noted(observer, observer->user);
-    simba__lock(observer->handle.client);
-    return 1;
 }
 
 static bool take(simba_observer *observer, simba_owner *ret_owner)
@@ -118,8 +102,15 @@ static int run_callback(simba__handle *handle)
         drop_queue(observer);
         return -1;
     }
-    if (!take(observer, &state.after))
-        return tell_note(observer);
+    if (!take(observer, &state.after)) {
+        if (!observer->noted)
+            return -1;
+        observer->noted = false;
+        simba__pause(handle->client);
+        observer->on_noted(observer, observer->user);
+        simba__lock(handle->client);
+        return 1;
+    }
     if (observer->begun && !simba_state_changed(&state))
         return 0; /* the changes between the two were dropped */
     observer->begun = true;
@@ -141,16 +132,6 @@ static void destroy(simba__handle *handle)
 
 static const simba__handle_type type = {.step = step, .callback = run_callback, .destroy = destroy, .noted = noted};
 
-static int check(const simba_observer_options *options, simba_error *err)
-{
-    if (!options->on_changed)
-        return simba__fail(err, SIMBA_EINVAL, "on_changed is NULL");
-    if (options->poll_ms < 1 || options->poll_ms > SIMBA_LEASE_MAX_MS)
-        return simba__fail(err, SIMBA_EINVAL, "poll_ms is %lld; it must be from 1 to %lld", (long long)options->poll_ms,
-                           (long long)SIMBA_LEASE_MAX_MS);
-    return 0;
-}
-
 int simba_observer_new(simba_client *client, const char *mutex, const simba_observer_options *options, simba_error *err,
                        simba_observer **ret_observer)
 {
@@ -160,12 +141,11 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
         return simba__fail(err, SIMBA_EINVAL, "options are NULL; an observer needs on_changed");
     simba_observer_options own = SIMBA_OBSERVER_OPTIONS_INIT;
     int rc = simba__sized_take("simba_observer_options", options, &own, err);
-    if (rc == 0)
-        rc = check(&own, err);
-    if (rc == 0)
-        rc = simba__client_forked(client, err);
-    if (rc == 0)
-        rc = simba__client_check_mutex(client, mutex, err);
+    if (rc == 0 && !own.on_changed)
+        rc = simba__fail(err, SIMBA_EINVAL, "on_changed is NULL");
+    else if (rc == 0 && (own.poll_ms < 1 || own.poll_ms > SIMBA_LEASE_MAX_MS))
+        rc = simba__fail(err, SIMBA_EINVAL, "poll_ms is %lld; it must be from 1 to %lld", (long long)own.poll_ms,
+                         (long long)SIMBA_LEASE_MAX_MS);
     if (rc < 0)
         return rc;
     simba_observer *observer = simba__calloc(1, sizeof *observer);
@@ -178,14 +158,12 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     observer->on_noted = client->backend->caps & SIMBA_CAP_NOTE ? own.on_noted : NULL;
     observer->last = &observer->first;
     simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
-    simba__lock(client);
+    observer->handle.observes = true;
     rc = simba__handle_init(&observer->handle, &type, client, mutex, err);
-    simba__unlock(client);
     if (rc < 0) {
         simba__free(observer);
         return rc;
     }
-    observer->handle.observes = true;
     *ret_observer = observer;
     return 0;
 }
@@ -208,7 +186,6 @@ int simba_observer_start(simba_observer *observer)
         observer->begun = false;
         drop_queue(observer); /* it was stopped inside its own callback, with changes still to report */
         simba__handle_started(&observer->handle);
-        simba__handle_want(&observer->handle, true);
         step(&observer->handle, &event);
     }
     simba__unlock(client);

@@ -86,18 +86,6 @@ static void plan_next(simba_scheduler *scheduler)
     plan(scheduler, simba__local_add(scheduler->next, beats * scheduler->period_ns));
 }
 
-/* The first run of a leadership is planned. */
-static void begin_to_lead(simba_scheduler *scheduler)
-{
-    simba_client *client = scheduler->candidate.handle.client;
-    scheduler->leads = true;
-    atomic_store(&scheduler->run.stopping, false);
-    if (scheduler->driver)
-        simba__schedule_driver_lead(scheduler->driver);
-    else
-        plan(scheduler, simba__local_add(client->now, scheduler->initial_delay_ns));
-}
-
 static void run_work(simba_scheduler *scheduler)
 {
     simba_client *client = scheduler->candidate.handle.client;
@@ -138,7 +126,12 @@ static int run_callback(simba__handle *handle)
     }
     if (scheduler->acquired) {
         scheduler->acquired = false;
-        begin_to_lead(scheduler);
+        scheduler->leads = true;
+        atomic_store(&scheduler->run.stopping, false);
+        if (scheduler->driver)
+            simba__schedule_driver_lead(scheduler->driver);
+        else
+            plan(scheduler, simba__local_add(handle->client->now, scheduler->initial_delay_ns));
         return 0;
     }
     if (!is_due(scheduler))

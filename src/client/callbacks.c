@@ -1,13 +1,13 @@
-/* See callbacks.h. */
-#include "client/callbacks.h"
+/* Runs the application's callbacks: on a pool of threads, in the application's own loop, or in its executor. The callbacks of one
+ * handle run one at a time; those of different handles do not wait for each other. Whoever runs them has a reference to the
+ * handle, because a callback or an executor may outlast it. */
+#include "client/handle.h"
 
 #include "client/log.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/thread.h"
 
-#define IDLE_NS (5000 * SIMBA__NS_PER_MS)
 #define STALL_NS (5 * SIMBA__NS_PER_MS)
 
 typedef struct pool_thread {
@@ -24,18 +24,10 @@ struct frame {
 
 static _Thread_local struct frame *frames;
 
-bool simba__callbacks_are_inside(const simba__handle *handle)
+bool simba__callbacks_are_inside(const simba_client *client, const simba__handle *handle)
 {
     const struct frame *frame = frames;
-    while (frame && frame->handle != handle)
-        frame = frame->outer;
-    return frame != NULL;
-}
-
-bool simba__callbacks_are_inside_client(const simba_client *client)
-{
-    const struct frame *frame = frames;
-    while (frame && frame->handle->client != client)
+    while (frame && (handle ? frame->handle != handle : frame->handle->client != client))
         frame = frame->outer;
     return frame != NULL;
 }
@@ -43,19 +35,12 @@ bool simba__callbacks_are_inside_client(const simba_client *client)
 /* --- running ---------------------------------------------------------------------------------------- */
 
 /* The bell of the application's loop rings while anything is queued, whichever thread takes it. */
-static void take(simba__handle *handle)
+static simba__handle *take(simba_client *client, simba__list_item *item)
 {
-    simba_client *client = handle->client;
-    simba__list_remove(&handle->of_callbacks);
+    simba__list_remove(item);
     if (client->callbacks.queued.count == 0)
         simba__bell_hush(client->reactor.loop_bell);
-}
-
-static simba__handle *take_first(simba__callbacks *callbacks)
-{
-    simba__handle *handle = SIMBA__OF_ITEM(callbacks->queued.first, simba__handle, of_callbacks);
-    take(handle);
-    return handle;
+    return SIMBA__OF_ITEM(item, simba__handle, of_callbacks);
 }
 
 /* The caller has taken the handle out of the queue; this uses up the queue's reference. */
@@ -72,7 +57,6 @@ static unsigned run(simba__handle *handle)
     handle->callback_state = SIMBA__CALLBACKS_IDLE;
     client->stats.callbacks += ran;
     simba__wake(client, handle);
-    simba__handle_let_orphan_go(handle);
     simba__handle_unref(handle);
     return ran;
 }
@@ -81,7 +65,7 @@ unsigned simba__callbacks_run(simba_client *client)
 {
     unsigned ran = 0;
     while (client->callbacks.queued.first)
-        ran += run(take_first(&client->callbacks));
+        ran += run(take(client, client->callbacks.queued.first));
     return ran;
 }
 
@@ -92,7 +76,7 @@ bool simba__callbacks_help(simba__handle *handle)
     if (handle->handed)
         handle->refs++; /* the executor still has its own reference, and will find nothing to run */
     else
-        take(handle);
+        take(handle->client, &handle->of_callbacks);
     run(handle);
     return true;
 }
@@ -108,33 +92,18 @@ static void *run_pool(void *arg)
     while (!pool->quit) {
         if (pool->queued.first) {
             pool->progress_at = client->now;
-            run(take_first(pool));
+            run(take(client, pool->queued.first));
             continue;
         }
-        const simba_local until = simba__local_add(client->now, IDLE_NS);
         pool->idle++;
         simba__unlock(client); /* handles that are dead go now */
         simba__lock(client);
         if (!pool->queued.first && !pool->quit)
-            simba__sleep(client, pool, until);
+            simba__sleep(client, pool, SIMBA__NEVER);
         pool->idle--;
-        if (simba__local_reached(client->now, until) && !pool->queued.first && pool->threads.count > 1)
-            break;
     }
-    simba__list_append(&pool->ended, &self->item);
-    simba__wake(client, &pool->ended);
-    simba__pause(client); /* the last: this thread is about to be joined, also under the lock */
+    simba__unlock(client);
     return NULL;
-}
-
-static void join_ended(simba__callbacks *pool)
-{
-    while (pool->ended.first) {
-        pool_thread *ended = SIMBA__OF_ITEM(pool->ended.first, pool_thread, item);
-        simba__list_remove(&ended->item);
-        pthread_join(ended->thread, NULL);
-        simba__free(ended);
-    }
 }
 
 static int add_thread(simba_client *client)
@@ -159,12 +128,10 @@ static void on_stalled(simba_timer *timer, simba_local now)
     simba__callbacks *pool = &client->callbacks;
     if (pool->quit || pool->queued.count <= pool->idle || pool->threads.count >= client->options.max_callback_threads)
         return;
-    if (simba__local_reached(now, simba__local_add(pool->progress_at, STALL_NS))) {
-        join_ended(pool);
-        if (add_thread(client) < 0)
-            simba__log(&client->options, SIMBA_LOG_WARN, "cannot add a callback thread to the %zu there are",
-                       pool->threads.count);
-    }
+    const bool stalled = simba__local_reached(now, simba__local_add(pool->progress_at, STALL_NS));
+    if (stalled && add_thread(client) < 0)
+        simba__log(&client->options, SIMBA_LOG_WARN, "cannot add a callback thread to the %zu there are",
+                   pool->threads.count);
     simba__timers_set(&client->timers, timer, simba__local_add(now, STALL_NS));
 }
 
@@ -188,7 +155,7 @@ bool simba__callbacks_hand_over(simba_client *client)
     if (!client->callbacks.queued.first || client->options.dispatch != SIMBA_DISPATCH_EXECUTOR)
         return false;
     while (client->callbacks.queued.first) {
-        simba__handle *handle = take_first(&client->callbacks);
+        simba__handle *handle = take(client, client->callbacks.queued.first);
         handle->handed = true;
         simba__pause(client);
         client->options.executor(client->options.executor_user, run_handed, handle);
@@ -246,9 +213,12 @@ void simba__callbacks_stop(simba_client *client)
     pool->quit = true;
     simba__timers_clear(&client->timers, &pool->stalled);
     simba__wake(client, pool);
-    while (pool->threads.first)
-        simba__sleep(client, &pool->ended, SIMBA__NEVER);
     simba__unlock(client);
-    join_ended(pool);
+    while (pool->threads.first) { /* nobody adds one any more */
+        pool_thread *ended = SIMBA__OF_ITEM(pool->threads.first, pool_thread, item);
+        simba__list_remove(&ended->item);
+        pthread_join(ended->thread, NULL);
+        simba__free(ended);
+    }
     pool->ready = false;
 }

@@ -1,11 +1,10 @@
-/* See calls.h. */
-#include "client/calls.h"
+/* Blocking calls that ask the store something without a handle. */
+#include "client/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/client.h"
 #include "util/error.h"
 #include "util/escape.h"
 #include "util/mem.h"
@@ -144,7 +143,7 @@ static int ask(struct call *call, simba_client *client, const simba_request *wan
         request->done = answered;
         request->of = call;
         client->calls++;
-        simba__window_add(&client->window, request, client->now);
+        simba__window_add(&client->window, request);
         while (!call->answered)
             simba__wait(client, call, SIMBA__NEVER);
         client->calls--; /* not earlier: a client that closes waits for us to leave */

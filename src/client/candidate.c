@@ -1,5 +1,5 @@
-/* See candidate.h. */
-#include "client/candidate.h"
+/* A handle that contends; see handle.h. */
+#include "client/handle.h"
 
 #include <string.h>
 
@@ -37,11 +37,7 @@ static int make_timing(simba__candidate *candidate, const simba_client *client, 
 int simba__candidate_init(simba__candidate *candidate, const simba__candidate_type *type, simba_client *client,
                           const char *mutex, const char *id, const simba_timing *timing, simba_error *err)
 {
-    int rc = simba__client_forked(client, err);
-    if (rc == 0)
-        rc = simba__client_check_mutex(client, mutex, err);
-    if (rc == 0 && id)
-        rc = simba__check_id(id, err);
+    int rc = id ? simba__check_id(id, err) : 0;
     if (rc == 0)
         rc = make_timing(candidate, client, timing, err);
     if (rc == 0) {
@@ -49,11 +45,9 @@ int simba__candidate_init(simba__candidate *candidate, const simba__candidate_ty
             strcpy(candidate->id, id);
         else
             simba_id_host(candidate->id);
-        simba__lock(client);
-        rc = simba__handle_init(&candidate->handle, &type->handle, client, mutex, err);
         simba__contention_init(&candidate->machine, candidate->own_timing ? candidate->own_timing : &client->timing,
                                client->backend->caps & SIMBA_CAP_QUEUE);
-        simba__unlock(client);
+        rc = simba__handle_init(&candidate->handle, &type->handle, client, mutex, err);
     }
     if (rc < 0)
         simba__candidate_fini(candidate);
@@ -82,41 +76,31 @@ static void publish(simba__candidate *candidate)
     atomic_store_explicit(&candidate->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
-/* Until when the owner that a reply or a push tells of has the mutex, on our own clock. */
-static void look_at_owner(simba__candidate *candidate, const simba__event *event)
-{
-    const simba_owner *owner = NULL;
-    int64_t now_ms = 0;
-    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0) {
-        owner = &event->reply->owner;
-        now_ms = event->reply->now_ms;
-    } else if (event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED) {
-        owner = &event->push->owner;
-        now_ms = event->push->now_ms;
-    }
-    if (owner)
-        candidate->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
-}
-
 void simba__candidate_step(simba__handle *handle, simba__event *event)
 {
     simba__candidate *candidate = (simba__candidate *)(void *)handle;
     const simba__candidate_type *type = (const simba__candidate_type *)(const void *)handle->type;
     simba_client *client = handle->client;
     simba__contention *machine = &candidate->machine;
-    simba__actions actions = {0};
-    const simba__step step = simba__step_of(machine, event, &actions);
+    simba__actions actions;
+    const simba__step step = {machine, event, &actions};
     event->session_until.ns = atomic_load_explicit(&client->session_until_ns, memory_order_relaxed);
     simba__contention_step(machine, event, &actions);
     event->used = actions.used;
     publish(candidate);
-    look_at_owner(candidate, event);
+    /* Until when the owner that a reply or a push tells of has the mutex, on our own clock. */
+    const simba_reply *reply = event->kind == SIMBA__EV_REPLY && event->reply->status == 0 ? event->reply : NULL;
+    const simba_push *push =
+        event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED ? event->push : NULL;
+    if (reply || push)
+        candidate->owner_until = simba__local_add(event->now, reply ? simba__owner_left_ns(&reply->owner, reply->now_ms)
+                                                                    : simba__owner_left_ns(&push->owner, push->now_ms));
     simba__count_step(&client->stats, &step, &candidate->waits_since);
     simba__log_step(candidate, &step);
     simba__handle_act(handle, &actions, candidate->id, machine->timing);
-    simba__handle_want(handle, !actions.done &&
-                                   (candidate->hears_notes ||
-                                    simba__contention_wants_news(machine, client->backend->caps, handle->observes)));
+    const bool wants_news =
+        candidate->hears_notes || simba__contention_wants_news(machine, client->backend->caps, handle->observes);
+    simba__watches_want(&client->watches, handle, !actions.done && wants_news);
     type->told(candidate, &step);
     if (actions.done)
         simba__handle_stopped(handle);

@@ -1,6 +1,6 @@
-/* The inside of a client: what it is made of, and its lock. A client has one lock, one thread that polls, and one window of requests.
- * Everything happens under the lock, except what is marked "any thread" or "without the lock". loop.c has the lock and all waiting,
- * open.c opens and closes. */
+/* The inside of a client. A client has one lock, one thread that polls, and one window of requests. Everything happens under the
+ * lock, except what is marked "any thread" or "without the lock". handle.h has what contenders, lockers, schedulers and observers
+ * are made of. */
 #ifndef SIMBA_CLIENT_CLIENT_H
 #define SIMBA_CLIENT_CLIENT_H
 
@@ -10,15 +10,12 @@
 
 #include "client/timers.h"
 #include "client/window.h"
-#include "core/contention.h"
 #include "core/timing.h"
-#include "core/trace.h"
 #include "net/reactor.h"
 #include "util/list.h"
 #include "util/table.h"
 
 typedef struct simba__handle simba__handle;
-typedef struct simba__candidate simba__candidate;
 
 /* --- watches.c: the mutexes that handles name ------------------------------------------------------------ */
 
@@ -39,12 +36,33 @@ struct simba__watch {
 typedef struct simba__watches {
     simba__table table; /* by name */
     simba__watch *changed;
-    bool
-        keeps; /* what is watched stays watched while it is named: watching costs the store nothing (SIMBA_CAP_WATCH_FREE) */
+    bool keeps;  /* watching costs the store nothing: what is watched stays watched while it is named */
     bool ending; /* unwatch everything */
 } simba__watches;
 
-/* --- jobs.c, callbacks.c: what blocks, and what the application does -------------------------------- */
+/* Find or make. NULL: out of memory. Counts as a reference until simba__watches_put. */
+simba__watch *simba__watches_get(simba__watches *watches, const char *mutex);
+void simba__watches_put(simba__watches *watches, simba__watch *watch);
+/* NULL: there is none. */
+simba__watch *simba__watches_find(const simba__watches *watches, const char *mutex);
+/* Does this handle want to hear what happens to its mutex? Said in each of its steps: if the store had no memory to watch, it is
+ * asked again. */
+void simba__watches_want(simba__watches *watches, simba__handle *handle, bool wants);
+/* Tell the store: watch, unwatch; and free what nobody names any more. */
+void simba__watches_settle(simba__watches *watches, const simba_backend *backend, void *store);
+/* The client closes: unwatch everything. */
+void simba__watches_end(simba__watches *watches);
+void simba__watches_fini(simba__watches *watches);
+/* A push of the store for all handles of this mutex. News goes to all of them. An invitation (RELEASED, CHANGED) goes to observers
+ * and the holder, and to waiting contenders until one can use it: the others would only lose against that one. */
+void simba__watches_push(simba__watch *watch, const simba_push *push, simba_local now);
+/* A push for one incarnation of a contender. */
+void simba__watches_push_to(const simba__watches *watches, const char *mutex, uint64_t nonce, const simba_push *push,
+                            simba_local now);
+/* Tell a handle that the note may be another one, if the push says so: one that was lost may have been about the note. */
+void simba__watches_tell_note(simba__handle *handle, const simba_push *push);
+
+/* --- jobs.c: work of stores that blocks, and the threads that do it ------------------------------------- */
 
 enum { SIMBA__WORKERS_MAX = 16 };
 
@@ -56,16 +74,44 @@ typedef struct simba__jobs {
     bool ready, quit;
 } simba__jobs;
 
+/* Without the lock. SIMBA_ESYSTEM. */
+int simba__jobs_start(simba_client *client, unsigned threads, simba_error *err);
+/* Without the lock, after the last job is done; also after a start that failed or never was. */
+void simba__jobs_stop(simba_client *client);
+/* A thread that waits for an outcome runs the job that its own call has led to: then an uncontended lock needs no change of
+ * thread. So workers hear of a job only when the lock is released. */
+void simba__jobs_add(simba__jobs *jobs, simba_job *job);
+void simba__jobs_announce(simba_client *client);
+/* Run a job that no worker knows of, if there is one. False: there is none. Releases the lock meanwhile. */
+bool simba__jobs_help(simba_client *client);
+
+/* --- callbacks.c: runs the application's callbacks ------------------------------------------------------- */
+
 typedef struct simba__callbacks {
     simba__list queued;      /* handles that have something to run */
     simba__list dead;        /* handles to be destroyed when the lock is released */
-    simba__list threads;     /* of the pool: those that run */
-    simba__list ended;       /* and those that are to be joined */
-    unsigned idle;           /* how many of the pool have nothing to do */
+    simba__list threads;     /* of the pool */
+    unsigned idle;           /* how many of those have nothing to do */
     simba_timer stalled;     /* looks whether any thread of the pool makes progress */
     simba_local progress_at; /* when one of them last began with a handle */
     bool ready, quit;
 } simba__callbacks;
+
+/* Without the lock. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
+int simba__callbacks_start(simba_client *client, simba_error *err);
+/* Without the lock, after the last callback has run. Also if it was never started. */
+void simba__callbacks_stop(simba_client *client);
+/* This handle has something to run. */
+void simba__callbacks_add(simba__handle *handle);
+/* Run all that is queued on this thread. Returns how many callbacks ran. */
+unsigned simba__callbacks_run(simba_client *client);
+/* Run those of this handle on this thread, if they are queued: a thread that waits for them may be the very thread that is to run
+ * them. False: there was nothing to run. */
+bool simba__callbacks_help(simba__handle *handle);
+/* Pass what is queued to the executor. False: there was nothing. */
+bool simba__callbacks_hand_over(simba_client *client);
+/* Any thread: does this thread run a callback of this handle (NULL: of any) of the client? */
+bool simba__callbacks_are_inside(const simba_client *client, const simba__handle *handle);
 
 /* --- the client --------------------------------------------------------------------------------------- */
 
@@ -124,101 +170,34 @@ struct simba_client {
     int64_t boot_minus_mono_ns; /* to see that the machine slept */
 };
 
-/* --- handle.c: contenders, lockers, schedulers, observers --------------------------------------------- */
-
-typedef struct simba__handle_type {
-    /* Under the lock: something has happened to it. Fills in event->now. */
-    void (*step)(simba__handle *handle, simba__event *event);
-    /* Under the lock: run the next callback, releasing the lock around it. Returns how many ran; negative: there is nothing to
-     * run. */
-    int (*callback)(simba__handle *handle);
-    /* Under the lock, while it is started: the note of the mutex may have changed. May be NULL. */
-    void (*noted)(simba__handle *handle);
-    /* Without the lock: tell the application, and free the memory. */
-    void (*destroy)(simba__handle *handle);
-    bool contends;   /* it begins with a simba__candidate */
-    unsigned timers; /* besides its own */
-} simba__handle_type;
-
-enum { SIMBA__CALLBACKS_IDLE, SIMBA__CALLBACKS_QUEUED, SIMBA__CALLBACKS_RUNNING };
-
-struct simba__handle {
-    const simba__handle_type *type;
-    simba_client *client;
-    simba__watch *watch; /* of its mutex */
-    simba__list_item of_client;
-    simba__list_item of_watch;     /* while started */
-    simba__list_item of_callbacks; /* `queued` or `dead` */
-    simba_timer timer;
-    simba__request *request; /* under way; NULL: none is, or there was no memory for it */
-    uint32_t generation;     /* of the latest request */
-    uint32_t starts;         /* tells one start from the next */
-    unsigned refs;           /* the application's, and one of whoever runs its callbacks */
-    uint8_t callback_state;
-    bool running;  /* started and not yet stopped */
-    bool unasked;  /* there was no memory for its request, and the machine has not heard of that yet */
-    bool wants;    /* counts among those that the watch is for */
-    bool observes; /* reports every change; set before it is started */
-    bool orphaned; /* the application has freed it: destroy it when it has stopped */
-    bool handed;   /* the executor has it */
-};
-
-/* Under the lock: what ran its callbacks is done with it. */
-void simba__handle_unref(simba__handle *handle);
-/* It was freed inside its own callback, and may have stopped since. */
-void simba__handle_let_orphan_go(simba__handle *handle);
-
-/* --- candidate.c: a handle that contends --------------------------------------------------------------- */
-
-/* The events that a contender has logged already. */
-typedef struct simba__said {
-    bool waits; /* that it waits for the present owner */
-    bool late;  /* that the lease could not be renewed */
-} simba__said;
-
-typedef struct simba__candidate_type {
-    simba__handle_type handle; /* first */
-    /* Under the lock: the machine has made a step. */
-    void (*told)(simba__candidate *candidate, const simba__step *step);
-    bool
-        acks_at_once; /* nothing has to return before it gives a mutex back; otherwise it sends ACK when on_released has */
-} simba__candidate_type;
-
-struct simba__candidate {
-    simba__handle handle; /* first */
-    simba__contention machine;
-    simba_local owner_until; /* when the lease of the known owner ends unless it is renewed */
-    simba_local waits_since; /* while it looks for leadership, for the statistics */
-    /* For reading without the lock. Where leases are sessions, INT64_MAX means the end of the session, which moves by itself. */
-    _Atomic int64_t valid_until_ns;
-    _Atomic int64_t ttl_until_ns;
-    _Atomic uint64_t token;
-    _Atomic bool has_margin; /* the lease ends a stop margin after `valid_until_ns` */
-    simba__said said;
-    bool writes_note;             /* a write of the note is under way */
-    bool hears_notes;             /* reports changes of the note while it runs */
-    _Atomic uint64_t plain_token; /* under this grant the note is known to have no record of a schedule */
-    simba__timing *own_timing;    /* NULL: it has the client's */
-    char id[SIMBA_ID_MAX + 1];
-};
-
 /* --- open.c: any thread, without the lock ---------------------------------------------------------- */
 
 /* The last reference frees the memory. */
 void simba__client_unref(simba_client *client);
-/* 0 or SIMBA_EFORKED; also under the lock. */
-int simba__client_forked(const simba_client *client, simba_error *err);
 /* Is this a valid name for a mutex, also in this store? SIMBA_EINVAL. */
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err);
 
-/* host.c: fill in client->host. The client's back end and timing must be set. SIMBA_ENOMEM. */
+/* --- host.c: the client as its store sees it ---------------------------------------------------------- */
+
+/* Fill in client->host. The client's back end and timing must be set. SIMBA_ENOMEM. */
 int simba__host_init(simba_client *client);
+/* The host's `listed` and `found` (calls.c) and `noted` (notes.c). SIMBA_ETIMEDOUT: nobody waits for it any more. */
+int simba__calls_listed(simba_host *host, simba_request *request, const simba_listing *listing);
+int simba__calls_found(simba_host *host, simba_request *request, const simba_finding *finding);
+int simba__notes_read(simba_host *host, simba_request *request, const simba_stored_note *stored);
 
 /* --- loop.c ------------------------------------------------------------------------------------------ */
 
+/* Begin to count forks; any thread, more than once. */
+void simba__loop_watch_forks(simba_client *client);
+/* Start a thread that takes no signals, so that they go to the application's threads. 0 or an errno. */
+int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
 /* Start the client's own thread. SIMBA_ESYSTEM. */
 int simba__loop_start(simba_client *client, simba_error *err);
 void simba__loop_stop(simba_client *client);
+
+/* 0, or SIMBA_EFORKED in a child of fork(). Any thread, also under the lock. */
+int simba__client_forked(const simba_client *client, simba_error *err);
 
 /* Take the lock, and release it. Before it is released, the store gets what it is to get and callbacks go to the executor. */
 void simba__lock(simba_client *client);

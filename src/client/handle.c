@@ -1,10 +1,9 @@
-/* See handle.h. */
+/* What all handles have in common; see handle.h. */
 #include "client/handle.h"
 
 #include <assert.h>
 
 #include "client/log.h"
-#include "client/watches.h"
 #include "core/trace.h"
 #include "util/error.h"
 
@@ -58,7 +57,7 @@ void simba__handle_act(simba__handle *handle, const simba__actions *actions, con
             request->latest = actions->latest;
             request->done = on_reply;
             request->of = handle;
-            simba__window_add(&client->window, request, client->now);
+            simba__window_add(&client->window, request);
         } else {
             /* The machine hears of it by the timer, at once: it has just been told that the request is under way. */
             simba_error cause;
@@ -69,15 +68,6 @@ void simba__handle_act(simba__handle *handle, const simba__actions *actions, con
         }
     }
     simba__timers_set(&client->timers, &handle->timer, handle->unasked ? client->now : actions->timer);
-    simba__watches_retry(&client->watches, handle->watch);
-}
-
-void simba__handle_want(simba__handle *handle, bool wants)
-{
-    if (handle->wants == wants)
-        return;
-    handle->wants = wants;
-    simba__watches_want(&handle->client->watches, handle->watch, wants ? 1 : -1, handle->observes);
 }
 
 /* --- its life --------------------------------------------------------------------------------------- */
@@ -86,23 +76,30 @@ int simba__handle_init(simba__handle *handle, const simba__handle_type *type, si
                        simba_error *err)
 {
     const unsigned timers = type->timers + 1;
-    if (client->closing)
-        return simba__fail(err, SIMBA_ECLOSED, "the client is closed");
-    if (simba__timers_reserve(&client->timers, timers) < 0)
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    handle->watch = simba__watches_get(&client->watches, mutex);
-    if (!handle->watch) {
-        simba__timers_unreserve(&client->timers, timers);
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    int rc = simba__client_check_mutex(client, mutex, err);
+    if (rc == 0)
+        rc = simba__lock_checked(client, false, err);
+    if (rc < 0)
+        return rc;
+    const bool reserved = !client->closing && simba__timers_reserve(&client->timers, timers) == 0;
+    handle->watch = reserved ? simba__watches_get(&client->watches, mutex) : NULL;
+    if (client->closing) {
+        rc = simba__fail(err, SIMBA_ECLOSED, "the client is closed");
+    } else if (!handle->watch) {
+        if (reserved)
+            simba__timers_unreserve(&client->timers, timers);
+        rc = simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    } else {
+        handle->type = type;
+        handle->client = client;
+        handle->timer.fire = on_timer;
+        handle->refs = 1;
+        simba__list_append(&client->handles, &handle->of_client);
+        client->stats.contenders += type->contends;
+        atomic_fetch_add(&client->refs, 1);
     }
-    handle->type = type;
-    handle->client = client;
-    handle->timer.fire = on_timer;
-    handle->refs = 1;
-    simba__list_append(&client->handles, &handle->of_client);
-    client->stats.contenders += type->contends;
-    atomic_fetch_add(&client->refs, 1);
-    return 0;
+    simba__unlock(client);
+    return rc;
 }
 
 bool simba__handle_is_busy(const simba__handle *handle)
@@ -125,18 +122,11 @@ void simba__handle_unref(simba__handle *handle)
     simba__list_append(&client->callbacks.dead, &handle->of_callbacks);
 }
 
-void simba__handle_let_orphan_go(simba__handle *handle)
-{
-    if (!handle->orphaned || simba__handle_is_busy(handle))
-        return;
-    handle->orphaned = false;
-    simba__handle_unref(handle);
-}
-
 void simba__handle_started(simba__handle *handle)
 {
     assert(!handle->running);
     handle->running = true;
+    handle->refs++;
     handle->starts++;
     handle->client->running++;
     simba__list_append(&handle->watch->handles, &handle->of_watch);
@@ -149,9 +139,8 @@ void simba__handle_stopped(simba__handle *handle)
     handle->running = false;
     handle->client->running--;
     simba__list_remove(&handle->of_watch);
-    simba__handle_want(handle, false);
     simba__wake(handle->client, handle);
-    simba__handle_let_orphan_go(handle);
+    simba__handle_unref(handle);
 }
 
 void simba__handle_send_stop(simba__handle *handle)
@@ -170,7 +159,7 @@ void simba__handle_wait(simba__handle *handle, simba_local until)
 void simba__handle_stop(simba__handle *handle)
 {
     simba__handle_send_stop(handle);
-    if (simba__callbacks_are_inside(handle))
+    if (simba__callbacks_are_inside(handle->client, handle))
         return;
     /* Another thread may start it again before this one has looked: then there is nothing left to wait for. */
     const uint32_t starts = handle->starts;
@@ -187,9 +176,6 @@ void simba__handle_free(simba__handle *handle, bool wait)
         simba__handle_stop(handle);
     else
         simba__handle_send_stop(handle);
-    if (simba__handle_is_busy(handle))
-        handle->orphaned = true;
-    else
-        simba__handle_unref(handle);
+    simba__handle_unref(handle);
     simba__unlock(client);
 }

@@ -2,12 +2,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "client/calls.h"
-#include "client/candidate.h"
-#include "client/jobs.h"
+#include "client/handle.h"
 #include "client/log.h"
-#include "client/notes.h"
-#include "client/watches.h"
 #include "core/reply.h"
 #include "core/trace.h"
 #include "util/clock.h"
@@ -112,8 +108,7 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
         next = item->next;
         if (!handle->running)
             continue;
-        if (simba__push_tells_note(push) && handle->type->noted)
-            handle->type->noted(handle);
+        simba__watches_tell_note(handle, push);
         handle->type->step(handle, &event);
     }
 }
@@ -121,16 +116,8 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
     simba_client *client = of(host);
-    simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = simba__push_check(push)};
     client->stats.pushes++;
-    const simba__watch *watch = simba__watches_find(&client->watches, mutex);
-    for (simba__list_item *item = watch ? watch->handles.first : NULL; item; item = item->next) {
-        simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
-        if (handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.nonce == nonce) {
-            handle->type->step(handle, &event);
-            return;
-        }
-    }
+    simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), client->now);
 }
 
 /* --- sessions -------------------------------------------------------------------------------------- */
@@ -151,26 +138,21 @@ static void on_session_overdue(simba_timer *timer, simba_local now)
     say_leases(SIMBA__OF_ITEM(timer, simba_client, session_overdue), false);
 }
 
-/* A server may grant a shorter session than we asked for. Contenders whose stop margin does not fit into it never lead, and an
- * error in the log says why. */
-static void check_margins(simba_client *client, int64_t ms)
-{
-    for (simba__list_item *item = client->handles.first; item; item = item->next) {
-        const simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_client);
-        const simba__candidate *candidate = (const simba__candidate *)(const void *)handle;
-        if (handle->type->contends && simba__timing_check_session(candidate->machine.timing, ms, NULL) < 0)
-            simba__log_cannot_lead(candidate, ms);
-    }
-}
-
 /* Holders find the new end when they look at the old one. */
 static void host_session(simba_host *host, simba_local from, int64_t ms)
 {
     simba_client *client = of(host);
     const simba_local until = simba__local_add(from, simba__session_ns(&client->timing, ms));
     const simba_local overdue = simba__local_add(until, -simba__lease_overdue_ns(&client->timing, ms));
-    if (atomic_exchange(&client->session_ms, ms) != ms)
-        check_margins(client, ms);
+    /* A server may grant a shorter session than we asked for. Contenders whose stop margin does not fit into it never lead, and
+     * an error in the log says why. */
+    const bool is_news = atomic_exchange(&client->session_ms, ms) != ms;
+    for (simba__list_item *item = is_news ? client->handles.first : NULL; item; item = item->next) {
+        const simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_client);
+        const simba__candidate *candidate = (const simba__candidate *)(const void *)handle;
+        if (handle->type->contends && simba__timing_check_session(candidate->machine.timing, ms, NULL) < 0)
+            simba__log_cannot_lead(candidate, ms);
+    }
     atomic_store(&client->session_until_ns, until.ns); /* last: a thread that sees it sees the other as well */
     if (!simba__local_reached(client->now, overdue))
         say_leases(client, true);

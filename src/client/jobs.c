@@ -1,10 +1,8 @@
-/* See jobs.h. */
-#include "client/jobs.h"
-
+/* Work of stores that blocks (simba_job), and the threads that do it. Everything happens under the client's lock, except
+ * running. */
 #include "client/client.h"
 #include "util/clock.h"
 #include "util/error.h"
-#include "util/thread.h"
 
 /* A thread of the application has a time limit, or can be cancelled, and cannot leave a job before it is done. */
 #define HELP_NS (5 * SIMBA__NS_PER_MS)

@@ -7,25 +7,49 @@
  * drives the client (SIMBA_DISPATCH_FD), any thread that waits in a call. All others sleep, each on a condition of its own. */
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <time.h>
 
-#include "client/client.h"
 #include "client/handle.h"
-#include "client/jobs.h"
 #include "client/log.h"
-#include "client/watches.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
-#include "util/thread.h"
 
 /* A thread that sleeps. It lies on that thread's stack: it is woken under the lock, so it is still there then. */
 typedef struct waiter {
     simba__list_item item; /* of `waiters`, then of `woken`; in none once it has been woken */
     pthread_cond_t cond;
     const void *awaits;
-    bool may_poll;
 } waiter;
+
+/* --- fork ------------------------------------------------------------------------------------------ */
+
+static _Atomic unsigned fork_generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
+{
+    atomic_fetch_add(&fork_generation, 1);
+}
+
+static void begin_to_watch(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+void simba__loop_watch_forks(simba_client *client)
+{
+    pthread_once(&fork_once, begin_to_watch);
+    client->fork_generation = atomic_load(&fork_generation);
+}
+
+int simba__client_forked(const simba_client *client, simba_error *err)
+{
+    if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
+        return 0;
+    return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
+}
 
 /* --- before the lock is released -------------------------------------------------------------------- */
 
@@ -37,8 +61,7 @@ static bool settle(simba_client *client)
     for (; !client->store_closed; any = true) {
         if (client->watches.changed) {
             simba__watches_settle(&client->watches, client->backend, client->store);
-        } else if (simba__window_has_work(&client->window)) {
-            client->stats.requests += simba__window_hand_over(&client->window, client->now);
+        } else if (simba__window_hand_over(&client->window, client->now)) {
             client->stats.batches++;
             client->backend->flush(client->store);
         } else if (atomic_load_explicit(&client->wake_wanted, memory_order_relaxed) &&
@@ -58,9 +81,9 @@ static void prepare_to_release(simba_client *client)
         simba__log(&client->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     simba__jobs_announce(client);
     if (!client->polled && client->options.dispatch == SIMBA_DISPATCH_FD) {
-        /* The application's loop may stand still: a thread that waits in a call has to poll. */
+        /* The application's loop may stand still: a thread that waits in a call has to poll. Workers stay ready for jobs. */
         simba__list_item *item = client->waiters.first;
-        while (item && !SIMBA__OF_ITEM(item, waiter, item)->may_poll)
+        while (item && SIMBA__OF_ITEM(item, waiter, item)->awaits == &client->jobs)
             item = item->next;
         if (item)
             simba__list_append(&client->woken, item);
@@ -153,20 +176,16 @@ void simba__unlock(simba_client *client)
 
 /* --- waking ----------------------------------------------------------------------------------------- */
 
-/* Whoever closes the client (and awaits that) looks at all that ends. */
-static bool is_meant(const simba_client *client, const void *waits_for, const void *awaits)
-{
-    return waits_for && (waits_for == awaits || (client->closing && waits_for == client));
-}
-
 void simba__wake(simba_client *client, const void *awaits)
 {
+    const void *also = client->closing ? client : awaits; /* whoever closes the client looks at all that ends */
     for (simba__list_item *item = client->waiters.first, *next; item; item = next) {
+        const void *awaited = SIMBA__OF_ITEM(item, waiter, item)->awaits;
         next = item->next;
-        if (is_meant(client, SIMBA__OF_ITEM(item, waiter, item)->awaits, awaits))
+        if (awaited == awaits || awaited == also)
             simba__list_append(&client->woken, item);
     }
-    if (is_meant(client, client->polled_for, awaits))
+    if (client->polled_for == awaits || client->polled_for == also)
         simba__bell_ring(client->reactor.bell);
 }
 
@@ -262,34 +281,23 @@ int simba_client_dispatch(simba_client *client)
 
 /* --- waiting ---------------------------------------------------------------------------------------- */
 
-/* Rounded up: a thread that wakes early would have to wait again. */
-static int timeout_ms(simba_local until)
+void simba__sleep(simba_client *client, const void *awaits, simba_local until)
 {
-    if (until.ns == INT64_MAX)
-        return -1;
-    const int64_t left_ns = until.ns - simba__clock_boot().ns;
-    const int64_t left_ms = (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
-    return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
-}
-
-/* The kernel does not know the boot-time clock here. The other clock only decides how long to sleep. */
-static struct timespec on_monotonic(simba_local until)
-{
-    const int64_t left_ns = until.ns - simba__clock_boot().ns;
-    const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
-    return (struct timespec){(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
-}
-
-static void sleep_until(simba_client *client, const void *awaits, simba_local until, bool may_poll)
-{
-    waiter self = {.awaits = awaits, .may_poll = may_poll};
-    simba__cond_init(&self.cond);
+    waiter self = {.awaits = awaits};
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&self.cond, &attr);
+    pthread_condattr_destroy(&attr);
     simba__list_append(&client->waiters, &self.item);
     prepare_to_release(client);
     if (self.item.list && until.ns == INT64_MAX) {
         pthread_cond_wait(&self.cond, &client->lock);
     } else if (self.item.list) {
-        const struct timespec at = on_monotonic(until);
+        /* Conditions do not know the boot-time clock. The other clock only decides how long to sleep. */
+        const int64_t left_ns = until.ns - simba__clock_boot().ns;
+        const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
+        const struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
         pthread_cond_timedwait(&self.cond, &client->lock, &at);
     } else { /* what was left to do has woken this thread itself */
     }
@@ -298,23 +306,21 @@ static void sleep_until(simba_client *client, const void *awaits, simba_local un
     pthread_cond_destroy(&self.cond);
 }
 
-void simba__sleep(simba_client *client, const void *awaits, simba_local until)
-{
-    sleep_until(client, awaits, until, false);
-}
-
 void simba__wait(simba_client *client, const void *awaits, simba_local until)
 {
     if (settle(client) || simba__callbacks_hand_over(client) || simba__jobs_help(client))
         return; /* what it waits for may have happened in here */
     if (client->polled) {
-        sleep_until(client, awaits, until, true);
+        simba__sleep(client, awaits, until);
         return;
     }
     client->polled = true;
     client->polled_for = awaits;
     simba__pause(client);
-    simba__reactor_wait(&client->reactor, timeout_ms(until));
+    /* Rounded up: a thread that wakes early would have to wait again. */
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t left_ms = left_ns > 0 ? (left_ns - 1) / SIMBA__NS_PER_MS + 1 : 0;
+    simba__reactor_wait(&client->reactor, until.ns == INT64_MAX ? -1 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);
     lock_as_poller(client);
     client->polled = false;
     client->polled_for = NULL; /* from now on nobody polls: whoever releases the lock next wakes another */
@@ -322,6 +328,17 @@ void simba__wait(simba_client *client, const void *awaits, simba_local until)
 }
 
 /* --- beginning and end ------------------------------------------------------------------------------ */
+
+int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
 
 int simba__loop_start(simba_client *client, simba_error *err)
 {

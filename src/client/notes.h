@@ -6,7 +6,8 @@
 #ifndef SIMBA_CLIENT_NOTES_H
 #define SIMBA_CLIENT_NOTES_H
 
-#include "client/candidate.h"
+#include "client/handle.h"
+#include "core/record.h"
 
 typedef struct simba__note_call simba__note_call;
 struct simba__note_call {
@@ -19,9 +20,6 @@ struct simba__note_call {
     simba_error err;
     simba_note note; /* the note that was read; after a write only its now_ms */
 };
-
-/* The host's `noted`. SIMBA_ECORRUPT; SIMBA_ETIMEDOUT: nobody waits for it any more. */
-int simba__notes_read(simba_host *host, simba_request *request, const simba_stored_note *stored);
 
 /* Under the lock: begin to read, or to write as the holder. 0: `done` will be called, also when the client closes. Otherwise nothing
  * has begun, and the code is that of the public functions: SIMBA_ENOTSUP, SIMBA_ECLOSED, SIMBA_ENOMEM, and for a write SIMBA_EINVAL,
@@ -42,5 +40,16 @@ int simba__work_note_set_behind(simba__candidate *candidate, uint64_t token, con
                                 const void *bytes, size_t length, simba_error *err);
 /* Read what follows the record. */
 int simba__work_note_get(simba__candidate *candidate, simba_error *err, simba_note *ret_note);
+
+/* --- once per period: under the lock; these wait for the store ----------------------------------------- */
+
+/* May work begin that is to begin once in a period, on any machine? SIMBA_ETOOSOON says when it last began. Otherwise the store's
+ * error. */
+int simba__once_check(simba__candidate *candidate, const simba__once *rule, simba_error *err);
+/* As the holder: the same, and record that it begins now. */
+int simba__once_begin(simba__candidate *candidate, const simba__once *rule, simba_error *err);
+/* As the holder that began it: record that it has ended. SIMBA_ELOST, SIMBA_ESTATE: it no longer holds the mutex. SIMBA_EINVAL: the
+ * note has no room for that. */
+int simba__once_end(simba__candidate *candidate, int result, simba_error *err);
 
 #endif

@@ -1,46 +1,22 @@
 /* Opens and closes a client: the one place that knows in which order its parts begin and end. */
-#include "client/client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/handle.h"
-#include "client/jobs.h"
-#include "client/watches.h"
 #include "stores/registry.h"
 #include "util/clock.h"
 #include "util/descriptors.h"
 #include "util/error.h"
-#include "util/folders.h"
 #include "util/mem.h"
 #include "util/sized.h"
 #include "util/text.h"
 #include "util/url.h"
-
-/* --- fork ------------------------------------------------------------------------------------------ */
-
-static _Atomic unsigned fork_generation;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void forked(void)
-{
-    atomic_fetch_add(&fork_generation, 1);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forked);
-}
-
-int simba__client_forked(const simba_client *client, simba_error *err)
-{
-    if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
-        return 0;
-    return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
-}
 
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
 {
@@ -106,6 +82,23 @@ static int check_options(const simba_client_options *options, simba_error *err)
     return 0;
 }
 
+/* Make the missing folders on the way to this file, for this user alone. 0, or the errno of the first that could not be made. */
+static int make_folders(const char *path)
+{
+    char part[PATH_MAX];
+    const size_t length = strlen(path);
+    if (length >= sizeof part)
+        return ENAMETOOLONG;
+    memcpy(part, path, length + 1);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+            return errno;
+        *slash = '/';
+    }
+    return 0;
+}
+
 /* This user's embedded store. */
 static int default_url(char *out, size_t size, simba_error *err)
 {
@@ -125,7 +118,7 @@ static int default_url(char *out, size_t size, simba_error *err)
                            "should be");
     if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
         return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
-    const int number = simba__folders_make(path);
+    const int number = make_folders(path);
     if (number == 0)
         return 0;
     char text[128];
@@ -164,11 +157,10 @@ static simba_client *make(const simba_client_options *options)
         simba__free(client);
         return NULL;
     }
-    pthread_once(&fork_once, watch_forks);
+    simba__loop_watch_forks(client);
     client->options = *options;
     client->stats.size = sizeof client->stats;
     client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
-    client->fork_generation = atomic_load(&fork_generation);
     client->store_closed = true;
     atomic_init(&client->refs, 1);
     return client;
@@ -298,7 +290,7 @@ int simba_client_close(simba_client *client)
     const int rc = simba__client_forked(client, NULL);
     if (rc < 0)
         return rc;
-    if (simba__callbacks_are_inside_client(client))
+    if (simba__callbacks_are_inside(client, NULL))
         return SIMBA_ESTATE;
     simba__lock(client);
     if (client->closing) {
@@ -355,6 +347,7 @@ int simba_client_stats(simba_client *client, simba_stats *ret_stats)
     if (rc < 0)
         return rc;
     simba_stats stats = client->stats;
+    stats.requests = client->window.total;
     stats.callback_threads = client->callbacks.threads.count;
     simba__unlock(client);
     return simba__sized_tell(ret_stats, &stats);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/once.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"

@@ -1,4 +1,4 @@
-/* A schedule that the note of its mutex remembers: drives core/conductor.h by note calls and a timer. The scheduler
+/* A schedule that the note of its mutex remembers: drives core/schedule.c by note calls and a timer. The scheduler
  * owns it, tells it when leadership begins and ends, and runs the work when it says so. All under the lock, except init.
  *
  * Time is the store's: every answer to a note call has the store's time, and from then on we count on our own clock.
@@ -7,7 +7,7 @@
 #define SIMBA_CLIENT_SCHEDULE_DRIVER_H
 
 #include "client/notes.h"
-#include "core/conductor.h"
+#include "core/schedule.h"
 #include "util/zonefile.h"
 
 typedef struct simba__schedule_driver {

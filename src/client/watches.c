@@ -1,10 +1,9 @@
-/* See watches.h. */
-#include "client/watches.h"
+/* The mutexes that handles of this client name: what the store watches, and which handles hear what it pushes. */
+#include "client/handle.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "core/reply.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
@@ -58,18 +57,19 @@ void simba__watches_put(simba__watches *watches, simba__watch *watch)
         mark(watches, watch);
 }
 
-void simba__watches_want(simba__watches *watches, simba__watch *watch, int by, bool observes)
+void simba__watches_want(simba__watches *watches, simba__handle *handle, bool wants)
 {
-    watch->interested += (unsigned)by;
-    watch->observing += observes ? (unsigned)by : 0;
+    simba__watch *watch = handle->watch;
+    const unsigned by = wants ? 1U : -1U;
+    if (handle->wants == wants && (!wants || watch->watched))
+        return;
+    if (handle->wants != wants) {
+        handle->wants = wants;
+        watch->interested += by;
+        watch->observing += handle->observes ? by : 0;
+    }
     assert(watch->observing <= watch->interested && watch->interested <= watch->refs);
     mark(watches, watch);
-}
-
-void simba__watches_retry(simba__watches *watches, simba__watch *watch)
-{
-    if (watch->interested > 0 && !watch->watched)
-        mark(watches, watch);
 }
 
 static void forget(simba__watches *watches, simba__watch *watch)
@@ -119,23 +119,49 @@ void simba__watches_fini(simba__watches *watches)
 
 /* --- who hears a push ------------------------------------------------------------------------------- */
 
-static bool waits(const simba__handle *handle)
+void simba__watches_tell_note(simba__handle *handle, const simba_push *push)
 {
-    return handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.phase == SIMBA__SEEK;
+    const bool may_have_changed =
+        push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_CHANGED || push->kind == SIMBA_PUSH_SESSION_BACK;
+    if (may_have_changed && handle->type->noted)
+        handle->type->noted(handle);
+}
+
+static simba__candidate *candidate_of(simba__handle *handle)
+{
+    return handle->type->contends ? (simba__candidate *)(void *)handle : NULL;
 }
 
 void simba__watches_push(simba__watch *watch, const simba_push *push, simba_local now)
 {
+    const bool is_news = push->kind == SIMBA_PUSH_ACQUIRED || push->kind == SIMBA_PUSH_FREED;
     bool used = false;
     for (simba__list_item *item = watch->handles.first, *next; item; item = next) {
         simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
+        const simba__candidate *candidate = candidate_of(handle);
+        const bool waits = candidate && candidate->machine.phase == SIMBA__SEEK;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = now, .push = push};
         next = item->next;
-        if (simba__push_tells_note(push) && handle->type->noted)
-            handle->type->noted(handle);
-        if (push->kind == SIMBA_PUSH_NOTED || (used && !simba__push_is_news(push) && waits(handle)))
+        simba__watches_tell_note(handle, push);
+        if (push->kind == SIMBA_PUSH_NOTED || (used && !is_news && waits))
             continue;
         handle->type->step(handle, &event);
         used |= event.used;
+    }
+}
+
+void simba__watches_push_to(const simba__watches *watches, const char *mutex, uint64_t nonce, const simba_push *push,
+                            simba_local now)
+{
+    const simba__watch *watch = simba__watches_find(watches, mutex);
+    simba__list_item *item = watch ? watch->handles.first : NULL;
+    for (; item; item = item->next) {
+        simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
+        const simba__candidate *candidate = candidate_of(handle);
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = now, .push = push};
+        if (candidate && candidate->machine.nonce == nonce) {
+            handle->type->step(handle, &event);
+            return;
+        }
     }
 }

@@ -43,23 +43,11 @@ simba__request *simba__request_new(const simba_request *shown, int64_t timeout_n
 
 /* --- silence and deadlines -------------------------------------------------------------------------- */
 
-static size_t queued(const simba__window *window)
-{
-    return window->queued[RENEWALS].count + window->queued[ENDINGS].count + window->queued[OTHERS].count;
-}
-
-/* The first queue whose requests fail when the store is silent. Where leases are sessions, a release that is not sent would leave
- * the mutex owned for as long as the session lives: releases and notes stay until they are sent, or the session is over. */
-static int first_to_fail(const simba__window *window)
-{
-    return window->backend->caps & SIMBA_CAP_SESSION ? OTHERS : RENEWALS;
-}
-
 /* When what is queued fails unless the store answers before. SIMBA__NEVER: nothing of it can fail. */
 static simba_local end_of_silence(const simba__window *window)
 {
     size_t count = 0;
-    for (int q = first_to_fail(window); q <= OTHERS; q++)
+    for (int q = window->first_to_fail; q <= OTHERS; q++)
         count += window->queued[q].count;
     return count > 0 && window->outstanding.count > 0 ? simba__local_add(window->answered_at, window->silence_ns)
                                                       : SIMBA__NEVER;
@@ -111,7 +99,7 @@ static void on_timer(simba_timer *timer, simba_local now)
     }
     const simba_local silent_at = simba__local_add(window->answered_at, window->silence_ns);
     if (window->outstanding.count > 0 && simba__local_reached(now, silent_at))
-        fail_queued(window, first_to_fail(window), SIMBA_EUNAVAILABLE, "not asked: the store does not answer");
+        fail_queued(window, window->first_to_fail, SIMBA_EUNAVAILABLE, "not asked: the store does not answer");
 
     simba_local at = end_of_silence(window);
     for (simba__list_item *item = window->outstanding.first; item; item = item->next)
@@ -130,14 +118,13 @@ int simba__window_init(simba__window *window, simba_host *host, const simba_back
                               .store = store,
                               .room = backend->window ? backend->window : 256,
                               .silence_ns = silence_ns,
+                              .first_to_fail = backend->caps & SIMBA_CAP_SESSION ? OTHERS : RENEWALS,
                               .timer.fire = on_timer};
     return host->timer_add(host, &window->timer);
 }
 
-void simba__window_add(simba__window *window, simba__request *request, simba_local now)
+void simba__window_add(simba__window *window, simba__request *request)
 {
-    if (window->outstanding.count == 0 && queued(window) == 0)
-        window->answered_at = now; /* nothing was asked before: the silence begins here */
     simba__list_append(&window->queued[queue_of(request->shown.op)], &request->item);
 }
 
@@ -156,18 +143,16 @@ static simba__request *next(const simba__window *window)
     return NULL;
 }
 
-bool simba__window_has_work(const simba__window *window)
+bool simba__window_hand_over(simba__window *window, simba_local now)
 {
-    return next(window) != NULL;
-}
-
-size_t simba__window_hand_over(simba__window *window, simba_local now)
-{
-    size_t count = 0;
-    for (simba__request *request = next(window); request; request = next(window), count++) {
+    const uint64_t before = window->total;
+    for (simba__request *request = next(window); request; request = next(window)) {
+        if (window->outstanding.count == 0)
+            window->answered_at = now; /* nothing was asked before: the silence begins here */
         window->handed_over[queue_of(request->shown.op)]++;
         simba__list_append(&window->outstanding, &request->item);
         request->sent_at = now;
+        window->total++;
         simba_local deadline = simba__local_add(now, request->timeout_ns);
         if (!simba__local_reached(now, request->latest))
             deadline = simba__local_min(deadline, request->latest);
@@ -176,8 +161,9 @@ size_t simba__window_hand_over(simba__window *window, simba_local now)
         if (window->outstanding.count > 0)
             arm_by(window, deadline);
     }
-    arm_by(window, end_of_silence(window));
-    return count;
+    if (window->total > before)
+        arm_by(window, end_of_silence(window));
+    return window->total > before;
 }
 
 void simba__window_complete(simba__window *window, simba_request *shown, const simba_error *error, simba_local now)
@@ -204,7 +190,7 @@ void simba__window_complete(simba__window *window, simba_request *shown, const s
 void simba__window_close(simba__window *window)
 {
     SIMBA__ASSERT(window->outstanding.count == 0);
-    while (queued(window) > 0)
+    while (window->queued[RENEWALS].first || window->queued[ENDINGS].first || window->queued[OTHERS].first)
         fail_queued(window, RENEWALS, SIMBA_ECANCELED, "the client closes");
     window->host->timer_clear(window->host, &window->timer);
 }

@@ -37,13 +37,17 @@ typedef struct simba__window {
     simba_host *host;
     const simba_backend *backend;
     void *store;
-    unsigned room;            /* for as many requests of each queue */
-    int64_t silence_ns;       /* after so long without any answer the store counts as silent */
+    unsigned room;      /* for as many requests of each queue */
+    int64_t silence_ns; /* after so long without any answer the store counts as silent */
+    /* The first queue whose requests fail then. Where leases are sessions, a release that is not sent would leave the mutex owned
+     * for as long as the session lives: releases and notes stay until they are sent, or the session is over. */
+    int first_to_fail;
     simba__list queued[3];    /* RENEW; RELEASE and WRITE_NOTE; all others */
     simba__list outstanding;  /* the store has them */
     unsigned handed_over[3];  /* how many of those are of each queue */
     simba__request *expiring; /* the store is being told of this one; NULL again if it has completed it */
     simba__request *staying;  /* this one fails, and keeps its place */
+    uint64_t total;           /* requests that were ever handed over */
     simba_local answered_at;  /* the store's latest answer, or the beginning of the wait for the first */
     simba_timer timer;        /* the earliest deadline, or the end of the silence; may fire in vain */
 } simba__window;
@@ -56,13 +60,11 @@ int simba__window_init(simba__window *window, simba_host *host, const simba_back
 simba__request *simba__request_new(const simba_request *shown, int64_t timeout_ns);
 
 /* Put it in its queue. From now on it belongs to the window. */
-void simba__window_add(simba__window *window, simba__request *request, simba_local now);
+void simba__window_add(simba__window *window, simba__request *request);
 /* Whoever made the request does not need it any more: it fails now, unless the store has it. */
 void simba__window_withdraw(simba__window *window, simba__request *request);
-/* Is there a request that could be handed over now? */
-bool simba__window_has_work(const simba__window *window);
-/* Hand over all that there is room for, and set the timer. Returns how many the store got; the caller flushes the store. */
-size_t simba__window_hand_over(simba__window *window, simba_local now);
+/* Hand over all that there is room for, and set the timer. True: there were some, and the caller flushes the store. */
+bool simba__window_hand_over(simba__window *window, simba_local now);
 
 /* For the host's `complete` and `fail`: the reply is filled in. Calls `done`, which may add requests, and frees the request. */
 void simba__window_complete(simba__window *window, simba_request *shown, const simba_error *error, simba_local now);

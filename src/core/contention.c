@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/values.h"
+#include "core/reply.h"
 #include "util/assert.h"
 #include "util/error.h"
 #include "util/random.h"
@@ -587,6 +587,8 @@ void simba__contention_step(machine *m, const simba__event *event, actions *ret_
 {
     const simba_local now = event->now;
     memset(ret_actions, 0, sizeof *ret_actions);
+    ret_actions->was_phase = (simba__phase)m->phase;
+    ret_actions->was_op = (simba_op)m->op;
     m->session_until = event->session_until;
     look_at_clock(m, now, ret_actions);
     switch (event->kind) {

@@ -23,7 +23,6 @@
 #define SIMBA_CORE_CONTENTION_H
 
 #include "core/timing.h"
-#include "core/values.h"
 
 typedef enum simba__phase {
     SIMBA__IDLE,
@@ -75,6 +74,9 @@ typedef struct simba__actions {
     simba_local latest; /* a RENEW that is handed over before then fails by then; 0: never mind */
     bool withdraw;      /* if the request in flight has not been handed over, it fails now */
     simba_local timer;  /* always valid: wake the machine then; SIMBA__NEVER: not at all */
+    /* What the machine was doing before the step, for those who look on. */
+    simba__phase was_phase;
+    simba_op was_op;
 } simba__actions;
 
 typedef struct simba__contention {

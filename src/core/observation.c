@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/values.h"
+#include "core/reply.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/random.h"

@@ -1,10 +1,13 @@
-/* Checks the replies of stores. Everything rests on grants, and a store is a program on another machine: it may be
+/* Owners, and checks of the replies of stores. Everything rests on grants, and a store is a program on another machine: it may be
  * broken, hostile, or not what the URL says it is. So this code checks a reply before anybody acts on it, for all
  * stores in the same way. Pure, like contention.h. */
 #ifndef SIMBA_CORE_REPLY_H
 #define SIMBA_CORE_REPLY_H
 
 #include <simba/backend.h>
+
+/* Is it another contender, or another grant of the same one? The other predicates on owners are in simba.h. */
+bool simba__is_another(const simba_owner *one, const simba_owner *other);
 
 /* What is wrong with request->reply as an answer to this request: a SIMBA_E… code and a sentence. 0: nothing is.
  *
@@ -18,17 +21,5 @@ int simba__reply_check(const simba_request *request, bool session, simba_error *
 /* A push can be forged or garbled as well. Returns the push to deliver instead: the same, or CHANGED ("ask the
  * store") for a push whose owner is impossible. */
 const simba_push *simba__push_check(const simba_push *push);
-
-/* News of an owner is for everybody. The other pushes about an owner are invitations: one waiter that can use it is enough. */
-static inline bool simba__push_is_news(const simba_push *push)
-{
-    return push->kind == SIMBA_PUSH_ACQUIRED || push->kind == SIMBA_PUSH_FREED;
-}
-
-/* May the note have changed? If pushes may have been lost, one about the note may be among them. */
-static inline bool simba__push_tells_note(const simba_push *push)
-{
-    return push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_CHANGED || push->kind == SIMBA_PUSH_SESSION_BACK;
-}
 
 #endif

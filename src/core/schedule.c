@@ -3,8 +3,56 @@
 
 #include <string.h>
 
+#include "core/calendar.h"
 #include "util/assert.h"
 #include "util/saturate.h"
+
+/* --- due times ----------------------------------------------------------------------------------- */
+
+int64_t simba__recurrence_next(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms)
+{
+    const int64_t every_ms = recurrence->every_ms;
+    SIMBA__ASSERT(every_ms >= 0);
+    if (every_ms > 0 && after_ms < anchor_ms)
+        return anchor_ms;
+    if (every_ms > 0)
+        return simba__sat_add(after_ms, every_ms - simba__sat_sub(after_ms, anchor_ms) % every_ms);
+    const int64_t next_s = simba__cron_next(&recurrence->cron, recurrence->zone, simba__floor_div(after_ms, 1000));
+    return simba__sat_mul(next_s, 1000);
+}
+
+/* A binary search: up to the last due time, a point has a due time between itself and `until_ms`; from it on, none. */
+int64_t simba__recurrence_last(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms,
+                               int64_t until_ms)
+{
+    int64_t low_ms = after_ms;
+    int64_t high_ms = until_ms;
+    if (simba__recurrence_next(recurrence, anchor_ms, after_ms) > until_ms)
+        return after_ms;
+    while (high_ms - low_ms > 1) {
+        const int64_t middle_ms = low_ms + (high_ms - low_ms) / 2;
+        if (simba__recurrence_next(recurrence, anchor_ms, middle_ms) <= until_ms)
+            low_ms = middle_ms;
+        else
+            high_ms = middle_ms;
+    }
+    return simba__recurrence_next(recurrence, anchor_ms, low_ms);
+}
+
+int64_t simba__recurrence_count(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms,
+                                int64_t until_ms, int64_t most)
+{
+    int64_t count = 0;
+    while (count < most) {
+        after_ms = simba__recurrence_next(recurrence, anchor_ms, after_ms);
+        if (after_ms > until_ms || after_ms == SIMBA__RECURRENCE_NEVER)
+            break;
+        count++;
+    }
+    return count;
+}
+
+/* --- what to do ---------------------------------------------------------------------------------- */
 
 /* At most once: a run that has begun is settled, whoever recorded it and under which policy. */
 static int64_t settled_ms(const simba__policy *policy, const simba__record *record)
@@ -113,4 +161,70 @@ void simba__schedule_end(const simba__policy *policy, simba__record *record, int
 int64_t simba__schedule_next_due(const simba__policy *policy, const simba__record *record)
 {
     return simba__recurrence_next(&policy->recurrence, record->anchor_ms, settled_ms(policy, record));
+}
+
+/* --- the steps of a leader ----------------------------------------------------------------------- */
+
+static simba__conductor_act go_on(simba__conductor *c, const simba__record *record, int64_t now_ms)
+{
+    c->plan = simba__schedule_plan(c->policy, record, c->since_ms, now_ms);
+    switch (c->plan.kind) {
+    case SIMBA__PLAN_NOTE:
+        c->record = simba__schedule_adopt(c->policy, record, now_ms);
+        c->phase = SIMBA__CONDUCTOR_ADOPTING;
+        return SIMBA__ACT_WRITE;
+    case SIMBA__PLAN_RUN:
+        simba__schedule_begin(c->policy, &c->record, &c->plan, now_ms);
+        c->phase = SIMBA__CONDUCTOR_BEGINNING;
+        return SIMBA__ACT_WRITE;
+    case SIMBA__PLAN_WAIT:
+        break;
+    }
+    c->phase = SIMBA__CONDUCTOR_WAITING;
+    return SIMBA__ACT_WAIT;
+}
+
+simba__conductor_act simba__conductor_lead(simba__conductor *c, const simba__record *found, int64_t now_ms)
+{
+    SIMBA__ASSERT(c->phase == SIMBA__CONDUCTOR_AWAY);
+    c->since_ms = now_ms;
+    if (found)
+        c->record = *found;
+    return go_on(c, found ? &c->record : NULL, now_ms);
+}
+
+simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_ms)
+{
+    switch (c->phase) {
+    case SIMBA__CONDUCTOR_BEGINNING:
+        c->phase = SIMBA__CONDUCTOR_RUNNING;
+        return SIMBA__ACT_RUN;
+    case SIMBA__CONDUCTOR_ADOPTING:
+    case SIMBA__CONDUCTOR_ENDING:
+        return go_on(c, &c->record, now_ms);
+    case SIMBA__CONDUCTOR_AWAY:
+    case SIMBA__CONDUCTOR_WAITING:
+    case SIMBA__CONDUCTOR_RUNNING:
+        break;
+    }
+    return SIMBA__ACT_NONE; /* the store wrote it, but leadership has ended since */
+}
+
+simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms)
+{
+    return c->phase == SIMBA__CONDUCTOR_WAITING ? go_on(c, &c->record, now_ms) : SIMBA__ACT_NONE;
+}
+
+simba__conductor_act simba__conductor_ran(simba__conductor *c, int result, int64_t now_ms)
+{
+    SIMBA__ASSERT(c->phase == SIMBA__CONDUCTOR_RUNNING);
+    simba__schedule_end(c->policy, &c->record, result, now_ms);
+    c->since_ms = now_ms;
+    c->phase = SIMBA__CONDUCTOR_ENDING;
+    return SIMBA__ACT_WRITE;
+}
+
+void simba__conductor_leave(simba__conductor *c)
+{
+    c->phase = SIMBA__CONDUCTOR_AWAY;
 }

@@ -1,5 +1,6 @@
-/* Decides what a leader does about its schedule: a pure function of the record, of the policy, and of the time. The next
- * leader, on any machine, finds the same record and decides the same.
+/* Schedules: when work is due, what a leader does about it, and the steps that take it there. Pure: a record, a policy and a time
+ * go in. The next leader, on any machine, finds the same record and decides the same. The scheduler and the simulator drive the
+ * same code.
  *
  *   at most once    the leader records that a run begins, then starts it. If the leader dies, nobody repeats the run; the
  *                   next run learns that the last one was cut short.
@@ -15,8 +16,32 @@
 #ifndef SIMBA_CORE_SCHEDULE_H
 #define SIMBA_CORE_SCHEDULE_H
 
+#include "core/cron.h"
 #include "core/record.h"
-#include "core/recurrence.h"
+
+/* --- due times: every so many milliseconds from an anchor on, or by a cron expression in a time zone ---- */
+
+/* Times are milliseconds since 1970, on the store's clock if it has one. */
+#define SIMBA__RECURRENCE_NEVER INT64_MAX
+
+typedef struct simba__recurrence {
+    int64_t every_ms; /* 0: by cron */
+    simba__cron cron;
+    const simba__zone *zone; /* of cron */
+} simba__recurrence;
+
+/* The first due time after `after_ms`. With an interval, the anchor itself is the first due time of all. */
+int64_t simba__recurrence_next(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms);
+
+/* The last due time after `after_ms` that is not after `until_ms`; `after_ms`: there is none. */
+int64_t simba__recurrence_last(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms,
+                               int64_t until_ms);
+
+/* How many due times there are after `after_ms` and until `until_ms`, counted no further than `most`. */
+int64_t simba__recurrence_count(const simba__recurrence *recurrence, int64_t anchor_ms, int64_t after_ms,
+                                int64_t until_ms, int64_t most);
+
+/* --- what to do ------------------------------------------------------------------------------------------- */
 
 #define SIMBA__MISSED_MAX 10000     /* counting stops here */
 #define SIMBA__CATCH_UP_MAX 1000    /* the greatest limit of "all" */
@@ -60,5 +85,47 @@ void simba__schedule_end(const simba__policy *policy, simba__record *record, int
 
 /* The next due time that is not settled, for people. */
 int64_t simba__schedule_next_due(const simba__policy *policy, const simba__record *record);
+
+/* --- the steps of a leader --------------------------------------------------------------------------------
+ *
+ *   lead -> [write: a new schedule] -> wait or write: begun -> run -> write: ended -> wait or write: begun …
+ *
+ * A run starts only after the store has confirmed the record that it begins. If a write fails, the driver repeats it for as
+ * long as it leads. The text is the same, so it does not matter whether the store carried out the first one. */
+
+typedef enum simba__conductor_phase {
+    SIMBA__CONDUCTOR_AWAY,      /* does not lead, or is about to stop */
+    SIMBA__CONDUCTOR_ADOPTING,  /* writes: the schedule is new */
+    SIMBA__CONDUCTOR_WAITING,   /* for a due time */
+    SIMBA__CONDUCTOR_BEGINNING, /* writes: a run begins */
+    SIMBA__CONDUCTOR_RUNNING,
+    SIMBA__CONDUCTOR_ENDING, /* writes: a run has ended */
+} simba__conductor_phase;
+
+typedef enum simba__conductor_act {
+    SIMBA__ACT_NONE,
+    SIMBA__ACT_WRITE, /* `record` into the note, then call simba__conductor_written */
+    SIMBA__ACT_WAIT,  /* until plan.at_ms, then call simba__conductor_look; SIMBA__RECURRENCE_NEVER: for ever */
+    SIMBA__ACT_RUN,   /* the work, as in `plan`, then call simba__conductor_ran */
+} simba__conductor_act;
+
+typedef struct simba__conductor {
+    const simba__policy *policy;
+    simba__conductor_phase phase;
+    simba__record record;
+    simba__plan plan;
+    int64_t since_ms; /* since when it has led without being busy */
+} simba__conductor;
+
+/* It leads, and found this record; NULL: none. */
+simba__conductor_act simba__conductor_lead(simba__conductor *c, const simba__record *found, int64_t now_ms);
+/* The store has confirmed the write. */
+simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_ms);
+/* Time has passed. */
+simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms);
+/* The run has ended by itself. If the end of leadership cut it short, simba__conductor_leave follows instead. */
+simba__conductor_act simba__conductor_ran(simba__conductor *c, int result, int64_t now_ms);
+/* Leadership has ended, or ends. */
+void simba__conductor_leave(simba__conductor *c);
 
 #endif

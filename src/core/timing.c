@@ -60,22 +60,22 @@ static int check(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_
                 "timing.reserved[%zu] is set, which simba %s does not know: the program was compiled for a "
                 "newer version, or did not begin with SIMBA_TIMING_INHERIT",
                 i, simba_version());
-    int rc = check_range("ttl", ms->ttl_ms, SIMBA_TTL_MIN_MS, longest, err);
-    if (rc == 0)
-        rc = check_range("transition", ms->transition_ms, 0, longest, err);
-    if (rc == 0 && ms->ttl_ms + ms->transition_ms > longest)
-        rc = simba__fail(err, SIMBA_EINVAL, "ttl + transition is %lld ms; at most %lld are allowed",
-                         (long long)(ms->ttl_ms + ms->transition_ms), (long long)longest);
-    if (rc == 0)
-        rc = check_range("initial delay", ms->initial_delay_ms, 0, longest, err);
-    if (rc == 0)
-        rc = check_range("hold limit", ms->hold_limit_ms, 0, longest, err);
-    if (rc == 0)
-        rc = check_range("jitter minimum", ms->jitter_min_ms, -longest, longest, err);
-    if (rc == 0)
-        rc = check_range("jitter maximum", ms->jitter_max_ms, simba__max64(ms->jitter_min_ms, 0), longest, err);
-    if (rc == 0)
-        rc = check_range("operation timeout", op_timeout_ms, 1, longest, err);
+    const struct {
+        const char *name;
+        int64_t value, low, high;
+    } ranges[] = {
+        {"ttl", ms->ttl_ms, SIMBA_TTL_MIN_MS, longest},
+        {"transition", ms->transition_ms, 0, longest},
+        {"ttl + transition", simba__sat_add(ms->ttl_ms, ms->transition_ms), 0, longest},
+        {"initial delay", ms->initial_delay_ms, 0, longest},
+        {"hold limit", ms->hold_limit_ms, 0, longest},
+        {"jitter minimum", ms->jitter_min_ms, -longest, longest},
+        {"jitter maximum", ms->jitter_max_ms, simba__max64(ms->jitter_min_ms, 0), longest},
+        {"operation timeout", op_timeout_ms, 1, longest},
+    };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof ranges / sizeof *ranges; i++)
+        rc = check_range(ranges[i].name, ranges[i].value, ranges[i].low, ranges[i].high, err);
     if (rc == 0 && drift_ppm > 500000)
         rc = simba__fail(err, SIMBA_EINVAL, "drift bound is %u ppm; at most 500000 (one half) makes sense", drift_ppm);
     return rc;

@@ -63,10 +63,10 @@ void simba__count_step(simba_stats *stats, const simba__step *step, simba_local 
 {
     const simba__event *event = step->event;
     const simba__actions *actions = step->actions;
-    const bool waited = step->was_phase == SIMBA__SEEK;
+    const bool waited = actions->was_phase == SIMBA__SEEK;
     const bool waits = step->machine->phase == SIMBA__SEEK;
     if (event->kind == SIMBA__EV_REPLY) {
-        const simba_op op = step->was_op;
+        const simba_op op = actions->was_op;
         const bool answered = event->reply->status == 0;
         const bool renewed = answered && event->reply->outcome == SIMBA_MINE;
         stats->renewals += op == SIMBA_OP_RENEW && renewed;

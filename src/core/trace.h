@@ -29,20 +29,12 @@
     X(21600000000000, "21600.0") /* 6 h */                                                                             \
     X(86400000000000, "86400.0") /* 1 day */
 
-/* A step that a machine has made. The caller writes `was_…` before the step, and the rest afterwards. */
+/* A step that a machine has made. */
 typedef struct simba__step {
     const simba__contention *machine;
     const simba__event *event;
     const simba__actions *actions;
-    simba__phase was_phase;
-    simba_op was_op;
 } simba__step;
-
-static inline simba__step simba__step_of(const simba__contention *of, const simba__event *event,
-                                         const simba__actions *actions)
-{
-    return (simba__step){of, event, actions, (simba__phase)of->phase, (simba_op)of->op};
-}
 
 /* `since` belongs to the caller, one for each machine: when it began to wait, while it waits. */
 void simba__count_step(simba_stats *stats, const simba__step *step, simba_local *since);

@@ -75,15 +75,6 @@ static bool split(span text, span *ret_host, span *ret_port)
     return !(after_host && has(*ret_port, ':')) && !has(*ret_host, '[') && !has(*ret_host, ']');
 }
 
-/* 0: that is no port. */
-static int parse_port(span digits)
-{
-    int port = 0;
-    for (const char *c = digits.from; c < digits.end && port <= 65535; c++)
-        port = *c >= '0' && *c <= '9' ? port * 10 + *c - '0' : 65536;
-    return port <= 65535 ? port : 0;
-}
-
 static int parse_one(simba__endpoint *endpoint, const char *store, span text, int port, simba_error *err)
 {
     span host;
@@ -96,8 +87,10 @@ static int parse_one(simba__endpoint *endpoint, const char *store, span text, in
             "[::1]",
             store, shown, text.from);
     if (digits.from)
-        port = parse_port(digits);
-    if (port == 0)
+        port = 0;
+    for (const char *c = digits.from; c < digits.end && port <= 65535; c++)
+        port = *c >= '0' && *c <= '9' ? port * 10 + *c - '0' : 65536;
+    if (port == 0 || port > 65535)
         return simba__fail(err, SIMBA_EURL, "%s: the port of \"%.*s\" in the URL is not a number from 1 to 65535",
                            store, shown, text.from);
     if (length_of(host) == 0)
@@ -108,40 +101,28 @@ static int parse_one(simba__endpoint *endpoint, const char *store, span text, in
     return 0;
 }
 
-static size_t count_of(const char *authority)
-{
-    size_t count = 1;
-    for (const char *c = authority; *c; c++)
-        count += *c == ',';
-    return count;
-}
-
-/* ":PORT" alone means this host, as it does in most tools. */
-static span with_default_host(const char *authority, char *room, size_t size)
-{
-    if (authority[0] != '\0' && authority[0] != ':')
-        return (span){authority, authority + strlen(authority)};
-    const int length = snprintf(room, size, "127.0.0.1%.20s", authority);
-    return (span){room, room + length};
-}
-
 int simba__endpoints_parse(const char *store, const char *authority, int port, simba_error *err,
                            simba__endpoint **ret_endpoints, size_t *ret_count)
 {
-    char room[32];
-    span rest = with_default_host(authority, room, sizeof room);
-    const size_t count = count_of(rest.from);
+    char local[32];
+    if (authority[0] == '\0' || authority[0] == ':') { /* ":PORT" alone means this host, as it does in most tools */
+        snprintf(local, sizeof local, "127.0.0.1%.20s", authority);
+        authority = local;
+    }
+    size_t count = 1;
+    for (const char *c = authority; *c; c++)
+        count += *c == ',';
     simba__endpoint *endpoints = simba__calloc(count, sizeof *endpoints);
     if (!endpoints)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     for (size_t i = 0; i < count; i++) {
-        const span one = {rest.from, rest.from + strcspn(rest.from, ",")};
+        const span one = {authority, authority + strcspn(authority, ",")};
         const int rc = parse_one(&endpoints[i], store, one, port, err);
         if (rc < 0) {
             simba__free(endpoints);
             return rc;
         }
-        rest.from = one.end + 1;
+        authority = one.end + 1;
     }
     *ret_endpoints = endpoints;
     *ret_count = count;

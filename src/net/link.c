@@ -51,36 +51,27 @@ static void let_go(simba__link *link)
     link->heard = link->asks_plainly = false;
 }
 
-static int64_t backoff_ns(simba__link *link)
-{
-    int64_t ms = BACKOFF_FIRST_MS;
-    for (unsigned i = 1; i < link->failures && i <= BACKOFF_DOUBLINGS; i++)
-        ms *= 2;
-    return (ms * 3 / 4) * SIMBA__NS_PER_MS +
-           (int64_t)(link->host->random(link->host) % (uint64_t)(ms * SIMBA__NS_PER_MS / 2));
-}
-
-static void fail(simba__link *link, const simba_error *error)
-{
-    if (link->state != SIMBA__LINK_CONNECTING && link->state != SIMBA__LINK_UP)
-        return;
-    link->error = *error;
-    link->failures++;
-    link->state = SIMBA__LINK_WAITING;
-    let_go(link);
-    const simba_local now = link->host->now(link->host);
-    link->host->timer_set(link->host, &link->timer, (simba_local){now.ns + backoff_ns(link)});
-    link->events->down(link);
-}
-
 void simba__link_fail(simba__link *link, int code, const char *format, ...)
 {
     simba_error error = {.code = code};
     va_list args;
+    if (link->state != SIMBA__LINK_CONNECTING && link->state != SIMBA__LINK_UP)
+        return;
     va_start(args, format);
     vsnprintf(error.text, sizeof error.text, format, args);
     va_end(args);
-    fail(link, &error);
+    link->error = error;
+    link->failures++;
+    link->state = SIMBA__LINK_WAITING;
+    let_go(link);
+
+    simba_host *host = link->host;
+    int64_t pause_ns = BACKOFF_FIRST_MS * SIMBA__NS_PER_MS;
+    for (unsigned i = 1; i < link->failures && i <= BACKOFF_DOUBLINGS; i++)
+        pause_ns *= 2;
+    pause_ns = pause_ns * 3 / 4 + (int64_t)(host->random(host) % (uint64_t)(pause_ns / 2));
+    host->timer_set(host, &link->timer, (simba_local){host->now(host).ns + pause_ns});
+    link->events->down(link);
 }
 
 static void fail_to_connect(simba__link *link, const char *why)
@@ -96,15 +87,6 @@ static bool is_transient(int error)
 static void fail_lost(simba__link *link, const char *why)
 {
     simba__link_fail(link, SIMBA_EUNAVAILABLE, "%s %s: connection lost: %s", link->all->kind, link->at.where, why);
-}
-
-/* Waiting does not mend that. */
-static void fail_plain(simba__link *link)
-{
-    simba__link_fail(link, SIMBA_ESTORE,
-                     "%s %s: the server does not speak TLS at this port; give it TLS, or take that out of the URL if "
-                     "nobody can listen on the way",
-                     link->all->kind, link->at.where);
 }
 
 /* --- reading -------------------------------------------------------------------------------------- */
@@ -137,18 +119,17 @@ static void take_records(simba__link *link)
     }
 }
 
-/* The types of TLS's records. No line of text begins so. */
-static bool is_tls(char first)
-{
-    return first >= 20 && first <= 24;
-}
-
 static void take_bytes(simba__link *link, const char *data, size_t length)
 {
     const bool is_first = !link->heard;
+    const bool is_tls = data[0] >= 20 && data[0] <= 24; /* the types of TLS's records: no line of text begins so */
     link->heard = true;
-    if (is_first && !is_tls(data[0]) && (link->asks_plainly || link->tls)) {
-        fail_plain(link);
+    if (is_first && !is_tls && (link->asks_plainly || link->tls)) { /* waiting does not mend that */
+        simba__link_fail(
+            link, SIMBA_ESTORE,
+            "%s %s: the server does not speak TLS at this port; give it TLS, or take that out of the URL if "
+            "nobody can listen on the way",
+            link->all->kind, link->at.where);
     } else if (link->asks_plainly) {
         fail_to_connect(link, "no answer by TLS"); /* in time: an alert is one */
     } else if (!link->tls) {
@@ -179,11 +160,6 @@ static void read_socket(simba__link *link)
 }
 
 /* --- writing -------------------------------------------------------------------------------------- */
-
-static bool is_blocked(const simba__link *link)
-{
-    return link->socket.interest & SIMBA_WRITABLE;
-}
 
 /* Write as much as the socket takes, nearly always all. The rest goes out when the socket is writable. */
 static void send_wire(simba__link *link)
@@ -223,7 +199,8 @@ static bool fill_wire(simba__link *link)
 
 void simba__link_flush(simba__link *link)
 {
-    if (is_blocked(link) || (link->state != SIMBA__LINK_UP && !link->tls))
+    const bool is_blocked = link->socket.interest & SIMBA_WRITABLE;
+    if (is_blocked || (link->state != SIMBA__LINK_UP && !link->tls))
         return;
     if (link->out.failed || !fill_wire(link))
         simba__link_fail(link, SIMBA_ENOMEM, "%s %s: out of memory", link->all->kind, link->at.where);
@@ -253,25 +230,18 @@ static void come_up(simba__link *link)
     simba__link_flush(link);
 }
 
-/* The answer need not be right: whatever is not TLS tells. */
-static void ask_plainly(simba__link *link)
-{
-    const size_t length = strlen(link->all->hello);
-    link->socket.ready = on_talk;
-    if (send(link->socket.fd, link->all->hello, length, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)length ||
-        link->host->io_change(link->host, &link->socket, TALKS) < 0)
-        fail_to_connect(link, "no answer");
-}
-
 static void begin_to_talk(simba__link *link)
 {
-    if (link->asks_plainly) {
-        ask_plainly(link);
+    link->socket.ready = on_talk;
+    if (link->asks_plainly) { /* the answer need not be right: whatever is not TLS tells */
+        const size_t length = strlen(link->all->hello);
+        if (send(link->socket.fd, link->all->hello, length, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)length ||
+            link->host->io_change(link->host, &link->socket, TALKS) < 0)
+            fail_to_connect(link, "no answer");
         return;
     }
     if (link->all->tls)
         link->tls = simba__tls_new(link->all->tls, link->at.host);
-    link->socket.ready = on_talk;
     if ((link->all->tls && !link->tls) || link->host->io_change(link->host, &link->socket, TALKS) < 0)
         fail_to_connect(link, "out of memory");
     else if (link->tls)
@@ -322,15 +292,6 @@ static int connect_to(simba__link *link, const struct sockaddr *address, socklen
     return error;
 }
 
-static int connect_to_file(simba__link *link, const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path)
-        return ENAMETOOLONG;
-    strcpy(address.sun_path, path);
-    return connect_to(link, (const struct sockaddr *)(const void *)&address, sizeof address);
-}
-
 /* A name may have several addresses, and the first one may not answer. */
 static void try_next_address(simba__link *link, int error)
 {
@@ -363,8 +324,13 @@ static void on_looked_up(simba__lookup *lookup)
 static int begin(simba__link *link)
 {
     simba__address address;
-    if (link->at.port == 0)
-        return connect_to_file(link, link->at.host);
+    struct sockaddr_un file = {.sun_family = AF_UNIX};
+    if (link->at.port == 0 && strlen(link->at.host) >= sizeof file.sun_path)
+        return ENAMETOOLONG;
+    if (link->at.port == 0) {
+        strcpy(file.sun_path, link->at.host);
+        return connect_to(link, (const struct sockaddr *)(const void *)&file, sizeof file);
+    }
     if (simba__address_parse(link->at.host, link->at.port, &address))
         return connect_to(link, (const struct sockaddr *)&address.at, address.length);
     link->lookup = simba__lookup_start(link->host, link->at.host, link->at.port, on_looked_up, link);

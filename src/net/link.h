@@ -7,7 +7,7 @@
 
 #include "net/buffer.h"
 #include "net/endpoint.h"
-#include "net/lookup.h"
+#include "net/resolver.h"
 #include "net/tls.h"
 
 typedef struct simba__link simba__link;

@@ -145,14 +145,6 @@ void simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
         simba__bell_hush(reactor->bell);
 }
 
-/* An owner that waits for anything else learns of an error through that. */
-static unsigned readiness(uint32_t what)
-{
-    const bool trouble = what & (EPOLLERR | EPOLLHUP);
-    return (what & EPOLLIN || trouble ? (unsigned)SIMBA_READABLE : 0) |
-           (what & EPOLLOUT || trouble ? (unsigned)SIMBA_WRITABLE : 0);
-}
-
 bool simba__reactor_take(simba__reactor *reactor)
 {
     enum { MOST = 64 };
@@ -163,7 +155,12 @@ bool simba__reactor_take(simba__reactor *reactor)
         uint64_t expirations;
         /* An earlier `ready` of this pass may have removed it: only look at those in the list. */
         simba_io *io = events[i].data.ptr ? *find(reactor, events[i].data.ptr) : NULL;
-        const unsigned what = io ? readiness(events[i].events) & io->interest : 0;
+        /* An owner that waits for anything else learns of an error through that. */
+        const uint32_t told = events[i].events;
+        const bool trouble = told & (EPOLLERR | EPOLLHUP);
+        const unsigned ready = (told & EPOLLIN || trouble ? (unsigned)SIMBA_READABLE : 0) |
+                               (told & EPOLLOUT || trouble ? (unsigned)SIMBA_WRITABLE : 0);
+        const unsigned what = io ? ready & io->interest : 0;
         if (what)
             io->ready(io, what);
         if (!events[i].data.ptr && read(reactor->timer, &expirations, sizeof expirations) > 0) {

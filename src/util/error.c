@@ -1,8 +1,12 @@
-/* See error.h. */
+/* See error.h and assert.h. */
 #include "util/error.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include "util/assert.h"
 #include "util/escape.h"
 
 void simba__error_set(simba_error *err, int code, const char *format, ...)
@@ -64,4 +68,14 @@ const char *simba_error_text(int code)
     default:
         return "unknown error";
     }
+}
+
+void simba__assert_failed(const char *file, int line, const char *expression)
+{
+    /* Not through stdio, whose lock another thread may hold for ever. */
+    char text[512];
+    const int length = snprintf(text, sizeof text, "simba: %s:%d: assertion failed: %s\n", file, line, expression);
+    if (length > 0)
+        (void)!write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+    abort();
 }

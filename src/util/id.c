@@ -37,24 +37,21 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, forked);
 }
 
-static uint64_t random_beginning(void)
-{
-    uint64_t value;
-    if (simba__random_bytes(&value, sizeof value) < 0) {
-        /* Only if the kernel has no randomness at all. */
-        value = (uint64_t)simba__clock_mono_ns() ^ (uint64_t)simba__clock_epoch_us() << 20;
-        value = simba__random_next(&value);
-    }
-    return value | 1; /* never 0; the numbers after it may be even */
-}
-
 static uint64_t draw_number(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     uint64_t none = 0;
-    if (atomic_load(&next_number) == 0)
-        atomic_compare_exchange_strong(&next_number, &none, random_beginning());
+    uint64_t beginning;
+    if (atomic_load(&next_number) == 0) {
+        if (simba__random_bytes(&beginning, sizeof beginning) < 0) {
+            /* Only if the kernel has no randomness at all. */
+            beginning = (uint64_t)simba__clock_mono_ns() ^ (uint64_t)simba__clock_epoch_us() << 20;
+            beginning = simba__random_next(&beginning);
+        }
+        beginning |= 1; /* never 0; the numbers after it may be even */
+        atomic_compare_exchange_strong(&next_number, &none, beginning);
+    }
     return atomic_fetch_add(&next_number, 1);
 }
 

@@ -121,7 +121,7 @@ static void step(contender *c, simba__event event)
     event.now.ns = c->now_ns;
     event.session_until = c->session_until;
     const bool led = c->leads;
-    const simba__step made = simba__step_of(&c->machine, &event, &c->actions);
+    const simba__step made = {&c->machine, &event, &c->actions};
     simba__contention_step(&c->machine, &event, &c->actions);
     const simba__actions *a = &c->actions;
     simba__trace_step(&made, 0, check_line, NULL);

@@ -259,8 +259,7 @@ void fuzz_host_settle(fuzz_host *h)
     enum { ROUNDS = 1000 }; /* nothing goes on for ever */
     for (unsigned round = 0;; round++) {
         FUZZ_CHECK(round < ROUNDS);
-        if (simba__window_has_work(&h->window)) {
-            simba__window_hand_over(&h->window, (simba_local){h->now_ns});
+        if (simba__window_hand_over(&h->window, (simba_local){h->now_ns}) > 0) {
             h->backend->flush(h->store);
         } else if (h->woken) {
             h->woken = false;
@@ -295,7 +294,7 @@ void fuzz_host_ask(fuzz_host *h, const simba_request *request)
     made->of = h;
     made->done = on_done;
     h->waiting++;
-    simba__window_add(&h->window, made, (simba_local){h->now_ns});
+    simba__window_add(&h->window, made);
 }
 
 static simba_timer *next_due(const fuzz_host *h, int64_t until_ns)

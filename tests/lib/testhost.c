@@ -207,8 +207,7 @@ static void host_io_remove(simba_host *host, simba_io *io)
 void testhost_end_turn(testhost *h)
 {
     for (;;) {
-        if (!h->closing && simba__window_has_work(&h->window)) {
-            simba__window_hand_over(&h->window, read_clock(h));
+        if (!h->closing && simba__window_hand_over(&h->window, read_clock(h))) {
             h->backend->flush(h->store);
         } else if (h->wake_wanted) {
             h->wake_wanted = false;
@@ -315,7 +314,7 @@ void testhost_submit(testhost *h, testhost_request *r)
     }
     r->sent->of = r;
     r->sent->done = on_done;
-    simba__window_add(&h->window, r->sent, now);
+    simba__window_add(&h->window, r->sent);
     simba__window_hand_over(&h->window, now);
 }
 

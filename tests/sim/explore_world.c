@@ -108,7 +108,7 @@ void world_step(world *w, member *m, simba__event *event)
     event->session_until = m->session_until;
     /* Chance is the same for all incarnations; their nonces get other names as soon as the step is over. */
     m->machine.seed = index_of(w, m) + 1;
-    const simba__step step = simba__step_of(&m->machine, event, &actions);
+    const simba__step step = {&m->machine, event, &actions};
     simba__contention_step(&m->machine, event, &actions);
     if (w->log)
         simba__trace_step(&step, w->log_ns - m->now.ns, say_words, &moment);

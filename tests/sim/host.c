@@ -233,16 +233,9 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
-    sim_client *client = of(host);
-    simba__event event = {.kind = SIMBA__EV_PUSH, .push = simba__push_check(push)};
-    const simba__watch *watch = simba__watches_find(&client->watches, mutex);
-    for (simba__list_item *item = watch && !client->muted ? watch->handles.first : NULL; item; item = item->next) {
-        simba__handle *handle = SIMBA__OF_ITEM(item, simba__handle, of_watch);
-        if (handle->type->contends && ((const simba__candidate *)(const void *)handle)->machine.nonce == nonce) {
-            handle->type->step(handle, &event);
-            return;
-        }
-    }
+    const sim_client *client = of(host);
+    if (!client->muted)
+        simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), turn(client));
 }
 
 static void host_session(simba_host *host, simba_local from, int64_t ms)
@@ -310,7 +303,7 @@ void client_add(sim_party *party, simba__request *request, client_done *done)
         abort();
     request->of = party;
     request->done = done;
-    simba__window_add(&client_of(party)->window, request, turn(client_of(party)));
+    simba__window_add(&client_of(party)->window, request);
 }
 
 void client_ask(sim_party *party, const simba__actions *actions)
@@ -333,11 +326,7 @@ void client_set_timer(sim_party *party, simba_local at)
 
 void client_want(sim_party *party, bool wants)
 {
-    simba__handle *handle = &party->candidate.handle;
-    if (handle->wants == wants)
-        return;
-    handle->wants = wants;
-    simba__watches_want(&client_of(party)->watches, handle->watch, wants ? 1 : -1, handle->observes);
+    simba__watches_want(&client_of(party)->watches, &party->candidate.handle, wants);
 }
 
 void client_begin(sim_party *party)
@@ -457,8 +446,7 @@ static bool deal_with_store(sim_client *client)
 {
     if (client->watches.changed) {
         simba__watches_settle(&client->watches, &client->s->backend, client->store);
-    } else if (simba__window_has_work(&client->window)) {
-        simba__window_hand_over(&client->window, turn(client));
+    } else if (simba__window_hand_over(&client->window, turn(client))) {
         client->s->backend.flush(client->store);
     } else if (client->wake_wanted) {
         client->wake_wanted = false;

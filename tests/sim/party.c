@@ -126,7 +126,7 @@ static void publish(const sim *s, sim_party *party)
 static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
 {
     const simba__contention before = party->candidate.machine;
-    const simba__step step = simba__step_of(&party->candidate.machine, event, ret_actions);
+    const simba__step step = {&party->candidate.machine, event, ret_actions};
     simba__contention_step(&party->candidate.machine, event, ret_actions);
     publish(s, party);
     sim_mix(s, (uint64_t)party->valid_until.ns);

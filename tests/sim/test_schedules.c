@@ -2,15 +2,15 @@
  * run, and before the record; writes of a dead leader arrive after another has taken over; the store is away for
  * hours; civil clocks change twice a year. Time is the store's, so nobody asks the clock of a machine. Afterwards a
  * judge that has seen everything goes through the due times one by one: did each run as its policy says? The leaders
- * are core/conductor.c, the code that the scheduler drives, and the store decides by core/row.c. */
+ * are core/schedule.c, the code that the scheduler drives, and the store decides by core/row.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/calendar.h"
-#include "core/conductor.h"
 #include "core/row.h"
+#include "core/schedule.h"
 #include "lib/cm.h"
 #include "util/zonefile.h"
 

@@ -16,8 +16,7 @@
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
-#include "client/candidate.h"
-#include "client/watches.h"
+#include "client/handle.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"

@@ -1,5 +1,5 @@
 /* May work that is to begin once in a period begin? Judged by what its last holder left. */
-#include "core/once.h"
+#include "core/record.h"
 
 #include <string.h>
 

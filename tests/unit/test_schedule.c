@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/conductor.h"
+#include "core/schedule.h"
 #include "lib/cm.h"
 
 #define DAY INT64_C(86400000)

@@ -29,7 +29,7 @@ static void init(counted *c)
 #define COUNTED(c, kind, step)                                                                                         \
     do {                                                                                                               \
         (c).sent_at = (c).t.machine.sent_at;                                                                           \
-        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                               \
+        (c).made = (simba__step){&(c).t.machine, NULL, &(c).t.actions};                                                \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_##kind, NULL);                                                                           \
     } while (0)
@@ -37,7 +37,7 @@ static void init(counted *c)
     do {                                                                                                               \
         const simba_reply reply_ = {.status = (code), .outcome = (result)};                                            \
         (c).sent_at = (c).t.machine.sent_at;                                                                           \
-        (c).made = simba__step_of(&(c).t.machine, NULL, &(c).t.actions);                                               \
+        (c).made = (simba__step){&(c).t.machine, NULL, &(c).t.actions};                                                \
         step;                                                                                                          \
         count(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
     } while (0)

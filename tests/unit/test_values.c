@@ -4,7 +4,7 @@
 #include <simba.h>
 #include <string.h>
 
-#include "core/values.h"
+#include "core/reply.h"
 #include "lib/cm.h"
 
 static const simba_owner nobody;

@@ -1,9 +1,8 @@
 /* When the store watches a mutex for the handles that name it, and who of them hears what it pushes. */
-#include "client/watches.h"
 
 #include <string.h>
 
-#include "client/candidate.h"
+#include "client/handle.h"
 #include "lib/cm.h"
 
 static struct {
@@ -42,6 +41,13 @@ static void settle(void)
     simba__watches_settle(&w.watches, &backend, NULL);
 }
 
+/* One handle more or less wants to hear of it, and of every change if it `observes`. */
+static void want(simba__watch *watch, int by, bool observes)
+{
+    simba__handle handle = {.watch = watch, .wants = by < 0, .observes = observes};
+    simba__watches_want(&w.watches, &handle, by > 0);
+}
+
 static void step(simba__handle *handle, simba__event *event)
 {
     const char name = ((struct party *)(void *)handle)->name;
@@ -74,13 +80,13 @@ static void one_watch_for_all(void **state)
     assert_ptr_equal(simba__watches_get(&w.watches, "m"), watch);
     settle();
     assert_string_equal(w.calls, ""); /* named, and wanted by nobody */
-    simba__watches_want(&w.watches, watch, 1, false);
-    simba__watches_want(&w.watches, watch, 1, false);
+    want(watch, 1, false);
+    want(watch, 1, false);
     settle();
-    simba__watches_want(&w.watches, watch, -1, false);
+    want(watch, -1, false);
     settle();
     assert_string_equal(w.calls, "w");
-    simba__watches_want(&w.watches, watch, -1, false);
+    want(watch, -1, false);
     settle();
     assert_string_equal(w.calls, "wu");
     simba__watches_put(&w.watches, watch);
@@ -95,11 +101,11 @@ static void observers_change_the_watch(void **state)
     (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     (void)simba__watches_get(&w.watches, "m");
-    simba__watches_want(&w.watches, watch, 1, false);
+    want(watch, 1, false);
     settle();
-    simba__watches_want(&w.watches, watch, 1, true);
+    want(watch, 1, true);
     settle();
-    simba__watches_want(&w.watches, watch, -1, true);
+    want(watch, -1, true);
     settle();
     assert_string_equal(w.calls, "wuouw");
 }
@@ -109,8 +115,8 @@ static void only_the_outcome_counts(void **state)
 {
     (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
-    simba__watches_want(&w.watches, watch, 1, false);
-    simba__watches_want(&w.watches, watch, -1, false);
+    want(watch, 1, false);
+    want(watch, -1, false);
     settle();
     assert_string_equal(w.calls, "");
 }
@@ -121,9 +127,9 @@ static void a_free_watch_stays(void **state)
     (void)state;
     w.watches.keeps = true;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
-    simba__watches_want(&w.watches, watch, 1, false);
+    want(watch, 1, false);
     settle();
-    simba__watches_want(&w.watches, watch, -1, false);
+    want(watch, -1, false);
     settle();
     assert_string_equal(w.calls, "w");
     simba__watches_put(&w.watches, watch);
@@ -137,16 +143,18 @@ static void a_refused_watch_is_tried_again(void **state)
     (void)state;
     w.refuses = true;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
-    simba__watches_want(&w.watches, watch, 1, false);
+    simba__handle handle = {.watch = watch};
+    simba__watches_want(&w.watches, &handle, true);
     settle();
     assert_false(watch->watched);
     w.refuses = false;
-    simba__watches_retry(&w.watches, watch);
+    simba__watches_want(&w.watches, &handle, true);
     settle();
     assert_string_equal(w.calls, "w");
-    simba__watches_retry(&w.watches, watch);
+    simba__watches_want(&w.watches, &handle, true);
     settle();
     assert_string_equal(w.calls, "w");
+    assert_int_equal(watch->interested, 1);
 }
 
 /* A client that closes watches nothing any more. */
@@ -154,7 +162,7 @@ static void the_end(void **state)
 {
     (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
-    simba__watches_want(&w.watches, watch, 1, false);
+    want(watch, 1, false);
     settle();
     simba__watches_end(&w.watches);
     settle();

@@ -104,7 +104,7 @@ static simba__request *make(simba_op op, const char *mutex)
     assert_non_null(request);
     request->done = over;
     request->of = &w;
-    simba__window_add(&w.window, request, w.now);
+    simba__window_add(&w.window, request);
     return request;
 }
 
@@ -183,7 +183,7 @@ static void no_more_than_there_is_room_for(void **state)
         ask(SIMBA_OP_ACQUIRE, names[i]);
     hand_over();
     assert_string_equal(has(), "ab");
-    assert_false(simba__window_has_work(&w.window));
+    assert_false(simba__window_hand_over(&w.window, w.now));
     answer(1);
     assert_string_equal(has(), "ac");
     answer(0);
@@ -340,6 +340,7 @@ static void a_release_of_a_session_outlasts_the_silence(void **state)
 {
     (void)state;
     backend.caps = SIMBA_CAP_SESSION;
+    assert_int_equal(simba__window_init(&w.window, &w.host, &backend, NULL, SILENCE), 0);
     const char *const names[] = {"a", "b", "c"};
     for (int i = 0; i < 3; i++)
         ask(SIMBA_OP_RELEASE, names[i]);
@@ -401,7 +402,7 @@ static void a_request_has_its_own_copies(void **state)
     assert_memory_equal(request->shown.note, "n\0t", 3);
     request->done = over;
     request->of = &w;
-    simba__window_add(&w.window, request, w.now);
+    simba__window_add(&w.window, request);
 }
 
 int main(void)

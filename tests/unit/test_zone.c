@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/calendar.h"
-#include "core/zone_rule.h"
 #include "lib/cm.h"
 #include "util/zonefile.h"
 
