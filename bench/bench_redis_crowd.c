@@ -33,7 +33,7 @@ static pid_t start_server(void)
     char text[12];
     port = 20000 + getpid() % 20000;
     snprintf(text, sizeof text, "%d", port);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?restart-wait=no", port);
     const char *dir = bench_temp_dir();
     const pid_t pid = fork();
     if (pid == 0) {

@@ -170,6 +170,14 @@ function(_simba_store_sources variable name)
         set(folder src/backends/${name})
     endif()
     simba_glob(sources ${folder}/*.c)
+    simba_glob(scripts ${folder}/lua/*.lua)
+    if(scripts) # embedded, see SimbaScripts.cmake
+        set(embedded "${PROJECT_BINARY_DIR}/generated/${name}_scripts.c")
+        set(embed "${PROJECT_SOURCE_DIR}/cmake/SimbaScripts.cmake")
+        add_custom_command(OUTPUT "${embedded}" DEPENDS ${scripts} "${embed}" VERBATIM
+            COMMAND "${CMAKE_COMMAND}" "-DFOLDER=${PROJECT_SOURCE_DIR}/${folder}/lua" "-DOUTPUT=${embedded}" -P "${embed}")
+        list(APPEND sources "${embedded}")
+    endif()
     set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 

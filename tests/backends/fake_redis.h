@@ -47,10 +47,8 @@ static inline const char *fake_reply(const fake_redis *fake, size_t word)
 {
     switch (word) {
     case 0:
-        return "$40\r\n0123456789012345678901234567890123456789\r\n";
-    case 1:
         return fake->answer;
-    case 2:
+    case 1:
         return atomic_load(&fake->sentinel);
     default:
         return "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n";
@@ -60,7 +58,7 @@ static inline const char *fake_reply(const fake_redis *fake, size_t word)
 /* Answer the commands among what came since the last time. */
 static inline bool fake_answer(const fake_redis *fake, int fd, fake_connection *c)
 {
-    static const char *const words[] = {"\r\nSCRIPT\r\n", "\r\nEVALSHA\r\n", "\r\nSENTINEL\r\n", "\r\nSUBSCRIBE\r\n"};
+    static const char *const words[] = {"\r\nEVALSHA\r\n", "\r\nSENTINEL\r\n", "\r\nSUBSCRIBE\r\n"};
     for (;;) {
         const char *first = NULL;
         size_t word = 0;
@@ -77,7 +75,7 @@ static inline bool fake_answer(const fake_redis *fake, int fd, fake_connection *
         const char *reply = fake_reply(fake, word);
         if (reply && !fake_say(fd, reply))
             return false;
-        while (word == 1 && fake->flood)
+        while (word == 0 && fake->flood)
             if (!fake_say(fd, fake->flood))
                 return false;
     }

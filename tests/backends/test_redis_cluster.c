@@ -181,7 +181,7 @@ static void about_many(void **state)
         snprintf(names[i], sizeof names[i], "many-%u", i);
         topics[i].mutex = names[i];
         held[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
-        waiting[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "you", 2, 0);
+        waiting[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "you", 2 + i, 0);
         waiting[i].request.queue = true;
         testhost_submit(&a, &held[i]);
         testhost_submit(&a, &waiting[i]);
@@ -191,6 +191,8 @@ static void about_many(void **state)
         assert_true(testhost_pump(&a, &waiting[i].done, 5000));
         assert_mine(held[i].request.reply);
         assert_owned_by(waiting[i].request.reply, "me");
+        assert_true(pushed_to(&a, 2 + i, SIMBA_PUSH_CHANGED));
+        assert_int_equal(acquire_to_wait(&a, names[i], "you", 2 + i).place, 1);
         assert_int_equal(testhost_watch(&a, &topics[i]), 0);
     }
     assert_true(testhost_await_pushes(&a, MANY));

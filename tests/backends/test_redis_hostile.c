@@ -91,12 +91,10 @@ static void about_endless(void **state)
 /* --- grants that are none ----------------------------------------------------------------------------- */
 
 #define NOW ":1700000000000\r\n"
-#define LATER ":1700000009000\r\n"
+#define ENDS ":1700000016000\r\n"
 #define TOKEN ":1700000000000000\r\n"
 #define ME "$2\r\nme\r\n"
-/* The line of a grant, for a lease of 16 s. */
-#define GRANT(token, ends, owner)                                                                                      \
-    "$97\r\n" token " 00000000000000000001 " ends " 0000000000000000 001700000000000 6000" owner "\r\n"
+#define TRANSITION "$4\r\n6000\r\n"
 
 /* Each is an answer of the right length, in which one thing is wrong. */
 static void malformed_answers(void **state)
@@ -106,35 +104,28 @@ static void malformed_answers(void **state)
         ":1\r\n",
         "*0\r\n",
         "$-1\r\n",
-        "*6\r\n:0\r\n" NOW ME TOKEN NOW LATER,
-        "*8\r\n:0\r\n" NOW ME TOKEN NOW LATER LATER ME,
-        "*9\r\n:0\r\n" NOW ME TOKEN NOW LATER LATER ":1\r\n:1\r\n",
-        "*7\r\n:3\r\n" NOW ME TOKEN NOW LATER LATER,                     /* no such outcome */
-        "*7\r\n:-1\r\n" NOW ME TOKEN NOW LATER LATER,                    /* nor that */
-        "*7\r\n:4294967297\r\n" NOW ME TOKEN NOW LATER LATER,            /* nor that, in 32 bits */
-        "*7\r\n$1\r\n1\r\n" NOW ME TOKEN NOW LATER LATER,                /* a string for a number */
-        "*7\r\n:0\r\n" NOW ":1\r\n" TOKEN NOW LATER LATER,               /* a number for the owner */
-        "*7\r\n:0\r\n" NOW "$-1\r\n" TOKEN NOW LATER LATER,              /* nil for the owner */
-        "*7\r\n:0\r\n:0\r\n" ME TOKEN NOW LATER LATER,                   /* no time */
-        "*7\r\n:0\r\n:-5\r\n" ME TOKEN NOW LATER LATER,                  /* a time before time */
-        "*7\r\n:0\r\n:9223372036854775807\r\n" ME TOKEN NOW LATER LATER, /* beyond all times */
-        "*7\r\n:0\r\n" NOW ME ":-1\r\n" NOW LATER LATER,                 /* no token */
-        "*7\r\n:0\r\n" NOW ME ":9007199254740992\r\n" NOW LATER LATER,   /* 2^53: not a whole number for a script */
-        "*7\r\n:0\r\n" NOW ME TOKEN ":-1\r\n" LATER LATER,
-        "*7\r\n:0\r\n" NOW ME TOKEN NOW ":-9223372036854775808\r\n" LATER,
-        "*7\r\n:0\r\n" NOW ME TOKEN NOW LATER ":9223372036854775807\r\n",
-        "*7\r\n:0\r\n" NOW ME TOKEN NOW LATER NOW,                  /* ends before its ttl does */
-        "*7\r\n:0\r\n" NOW "$0\r\n\r\n" TOKEN ":0\r\n:0\r\n:0\r\n", /* a token of nobody */
-        "*7\r\n:0\r\n" NOW "$0\r\n\r\n:0\r\n:0\r\n" LATER LATER,    /* a lease of nobody */
-        "*8\r\n:0\r\n" NOW ME TOKEN NOW LATER LATER ":-1\r\n",      /* a place before the first */
-        "*7\r\n:1\r\n" NOW ME TOKEN NOW LATER LATER,                /* a grant is a line */
-        GRANT("9007199254740992", "001700000016000", "@@me@@"),     /* 2^53 again */
-        GRANT("170000000000000x", "001700000016000", "@@me@@"),
-        GRANT("-700000000000000", "001700000016000", "@@me@@"),
-        GRANT("1700000000000000", "000000000000100", "@@me@@"), /* was over before time */
-        GRANT("1700000000000000", "00170000001600 ", "@@me@@"),
-        GRANT("1700000000000000", "001700000016000", "@@me@."), /* an id without an end */
-        GRANT("1700000000000000", "001700000016000", "@.me@@"),
+        "*1\r\n:0\r\n",
+        "*5\r\n:0\r\n" NOW ME TOKEN ENDS,
+        "*8\r\n:0\r\n" NOW ME TOKEN ENDS TRANSITION ":1\r\n:1\r\n",
+        "*2\r\n:4\r\n" NOW,                                              /* no such outcome */
+        "*6\r\n:-1\r\n" NOW ME TOKEN ENDS TRANSITION,                    /* nor that */
+        "*6\r\n:4294967297\r\n" NOW ME TOKEN ENDS TRANSITION,            /* nor that, in 32 bits */
+        "*6\r\n$1\r\nx\r\n" NOW ME TOKEN ENDS TRANSITION,                /* no number */
+        "*6\r\n:0\r\n" NOW ":1\r\n" TOKEN ENDS TRANSITION,               /* a number for the owner */
+        "*6\r\n:0\r\n" NOW "$-1\r\n" TOKEN ENDS TRANSITION,              /* nil for the owner */
+        "*6\r\n:0\r\n" NOW "$0\r\n\r\n" TOKEN ENDS TRANSITION,           /* nobody as the owner */
+        "*6\r\n:0\r\n:0\r\n" ME TOKEN ENDS TRANSITION,                   /* no time */
+        "*6\r\n:0\r\n:-5\r\n" ME TOKEN ENDS TRANSITION,                  /* a time before time */
+        "*6\r\n:0\r\n:9223372036854775807\r\n" ME TOKEN ENDS TRANSITION, /* beyond all times */
+        "*6\r\n:0\r\n" NOW ME ":-1\r\n" ENDS TRANSITION,                 /* no token */
+        "*6\r\n:0\r\n" NOW ME ":9007199254740992\r\n" ENDS TRANSITION,   /* 2^53: not a whole number for a script */
+        "*6\r\n:0\r\n" NOW ME TOKEN ":-1\r\n" TRANSITION,
+        "*6\r\n:0\r\n" NOW ME TOKEN ":9223372036854775807\r\n" TRANSITION,
+        "*6\r\n:0\r\n" NOW ME TOKEN ENDS "$2\r\n-1\r\n",
+        "*6\r\n:0\r\n" NOW ME TOKEN ENDS "$2\r\n6x\r\n",
+        "*6\r\n:0\r\n" NOW ME TOKEN ENDS "$17\r\n99999999999999999\r\n",
+        "*7\r\n:0\r\n" NOW ME TOKEN ENDS TRANSITION ":-1\r\n", /* a place before the first */
+        "*7\r\n:0\r\n" NOW ME TOKEN ENDS TRANSITION ME,
     };
     (void)state;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
@@ -148,12 +139,13 @@ static void malformed_answers(void **state)
 /* The fakes are good enough to be believed when they say what is right: otherwise the cases above would prove nothing. */
 static void proper_answer(void **state)
 {
-    fake_redis fake = {.answer = GRANT("1700000000000000", "001700000016000", "@@me@@")};
+    fake_redis fake = {.answer = "*6\r\n:1\r\n" NOW ME TOKEN ENDS TRANSITION};
     (void)state;
     open_fake(&fake);
     const simba_reply reply = acquire(&a, "orders", "me", 1);
     assert_mine(reply);
     assert_int_equal(reply.owner.token, 1700000000000000);
+    assert_int_equal(reply.owner.ttl_at_ms, 1700000010000);
     close_fake(&fake);
 }
 

@@ -73,9 +73,9 @@ static void about_single(void **state)
     (void)state;
     server_init(&group);
     assert_true(server_start_redis(&group, NULL));
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", group.port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?restart-wait=no", group.port);
     sweep(url);
-    snprintf(url, sizeof url, "redis://localhost:%d", group.port);
+    snprintf(url, sizeof url, "redis://localhost:%d?restart-wait=no", group.port);
     sweep(url);
 }
 
@@ -85,7 +85,7 @@ static void about_sentinel(void **state)
     (void)state;
     server_init(&group);
     assert_true(server_start_redis_sentinel(&group));
-    snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1", group.hosts);
+    snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1&restart-wait=no", group.hosts);
     sweep(url);
 }
 
@@ -95,7 +95,7 @@ static void about_cluster(void **state)
     (void)state;
     server_init(&group);
     assert_true(server_start_calm_redis_cluster(&group));
-    snprintf(url, sizeof url, "redis+cluster://%s", group.hosts);
+    snprintf(url, sizeof url, "redis+cluster://%s?restart-wait=no", group.hosts);
     sweep(url);
 }
 

@@ -73,6 +73,7 @@ static void renewals_overtake(void **state)
     (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "held", "me", 1).owner.token;
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "held", "me", 1, token)); /* now the server knows the script */
     submit_all(30000);
     testhost_request renewal = testhost_request_of(&a, SIMBA_OP_RENEW, "held", "me", 1, token);
     testhost_submit(&a, &renewal);
@@ -86,12 +87,54 @@ static void renewals_overtake(void **state)
     testhost_close(&a);
 }
 
+static void submit_more(int first, int count)
+{
+    for (int i = first; i < first + count; i++) {
+        snprintf(names[i], sizeof names[i], "mutex-%d", i);
+        requests[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&a, &requests[i]);
+    }
+    testhost_flush(&a);
+}
+
+/* While four requests or more are under way, the next ones are kept back until they are as many. A renewal takes all along. */
+static void gathers_while_much_is_under_way(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const redis_node *node = ((redis_store *)a.store)->first;
+    const uint64_t token = acquire(&a, "held", "me", 1).owner.token;
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "held", "me", 1, token));
+    assert_true(simba__redis_node_idle(node));
+    server_signal(&redis, SIGSTOP);
+    submit_more(0, 3);
+    assert_int_equal(node->sent.count, 3);
+    submit_more(3, 1); /* with little under way no answer might come after which to look again */
+    assert_int_equal(node->sent.count, 4);
+    submit_more(4, 3);
+    assert_int_equal(node->waiting.count, 3);
+    submit_more(7, 1);
+    assert_int_equal(node->sent.count, 8);
+    submit_more(8, 1);
+    assert_int_equal(node->waiting.count, 1);
+    testhost_request renewal = testhost_request_of(&a, SIMBA_OP_RENEW, "held", "me", 1, token);
+    testhost_submit(&a, &renewal);
+    testhost_flush(&a);
+    assert_int_equal(node->sent.count, 10);
+    submit_more(9, 1);
+    server_signal(&redis, SIGCONT);
+    for (int i = 0; i < 10; i++)
+        assert_true(testhost_pump(&a, &requests[i].done, 5000));
+    testhost_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_silent_server_gets_no_more_than_the_window, setup),
         cmocka_unit_test_setup(all_are_served, setup),
         cmocka_unit_test_setup(renewals_overtake, setup),
+        cmocka_unit_test_setup(gathers_while_much_is_under_way, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

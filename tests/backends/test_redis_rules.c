@@ -42,12 +42,15 @@ static token_pair draw_token(simba_op op, uint64_t *seed)
     }
 }
 
+/* Before Redis 7.2 the clock goes on while a script runs, and a busy machine may interrupt it. */
+enum { SCRIPT_MS = 100 };
+
 static void assert_same(int step, simba_op op, const simba_reply *redis_says, const simba_reply *row_says)
 {
     const simba_owner *left = &redis_says->owner;
     const simba_owner *right = &row_says->owner;
     if (redis_says->outcome != row_says->outcome || strcmp(left->id, right->id) != 0 ||
-        left->acquired_at_ms != right->acquired_at_ms || left->ttl_at_ms != right->ttl_at_ms)
+        left->acquired_at_ms != right->acquired_at_ms || llabs(left->ttl_at_ms - right->ttl_at_ms) > SCRIPT_MS)
         fail_msg("step %d, operation %d: Redis says %d \"%s\" %lld %lld, the row %d \"%s\" %lld %lld", step, (int)op,
                  (int)redis_says->outcome, left->id, (long long)left->acquired_at_ms, (long long)left->ttl_at_ms,
                  (int)row_says->outcome, right->id, (long long)right->acquired_at_ms, (long long)right->ttl_at_ms);
@@ -81,7 +84,8 @@ static void same_rules(void **state)
         const char *id = names[simba__random_range(&seed, 0, NAMES)];
         const uint64_t nonce = 1 + (uint64_t)simba__random_range(&seed, 0, INCARNATIONS);
         testhost_request r = testhost_request_of(&a, op, "orders", id, nonce, token.redis);
-        const bool is_short = simba__random_range(&seed, 0, 100) == 0;
+        const bool is_short =
+            simba__random_range(&seed, 0, 100) == 0 && op != SIMBA_OP_RENEW; /* its lease stays as long */
         if (is_short) {
             r.request.ttl_ms = 5;
             r.request.transition_ms = 5;

@@ -90,7 +90,7 @@ static void no_master(void **state)
     assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
     assert_says(&error, "this is no master");
     /* It is asked less and less often, although it answers. */
-    const redis_conn *conn = &((redis_store *)a.store)->nodes.first->commands.conn;
+    const redis_conn *conn = &((redis_store *)a.store)->first->commands;
     for (int i = 0; i < 1000 && conn->link.failures < 3; i++)
         testhost_pump(&a, NULL, 10);
     assert_true(conn->link.failures >= 3);
@@ -180,7 +180,7 @@ static void deaf_during_failover(void **state)
     testhost_pump(&a, NULL, 50); /* it listens by now */
     atomic_store(&sentinel.sentinel, replies[1]);
     fake_hang_up(&sentinel);
-    const redis_conn *conn = &((redis_store *)a.store)->nodes.first->commands.conn;
+    const redis_conn *conn = &((redis_store *)a.store)->first->commands;
     const int64_t end_ns =
         simba__clock_boot().ns + 5000 * SIMBA__NS_PER_MS; /* it would notice silence after ten seconds */
     while (conn->link.at.port != masters[1].port && simba__clock_boot().ns < end_ns)

@@ -81,7 +81,7 @@ static bool is_quiet(void)
 {
     const redis_store *store = client->store;
     simba__lock(client);
-    const bool quiet = client->stats.pushes > 0 && simba__redis_commands_idle(&store->nodes.first->commands);
+    const bool quiet = client->stats.pushes > 0 && simba__redis_node_idle(store->first);
     simba__unlock(client);
     return quiet;
 }
@@ -252,7 +252,7 @@ static void more_than_the_socket_takes(void **state)
     server other;
     server_init(&other);
     snprintf(path, sizeof path, "%s/socket", other.folder);
-    snprintf(url, sizeof url, "redis+unix://%s", path);
+    snprintf(url, sizeof url, "redis+unix://%s?restart-wait=no", path);
     assert_true(
         server_start_redis(&other, (const char *const[]){"--unixsocket", path, "--unixsocketperm", "777", NULL}));
     simba_client *crowded = open_at_url(url);
@@ -328,7 +328,7 @@ static void refusals_are_said_once(void **state)
     simba_stats now = SIMBA_STATS_INIT;
     logged.log = count_refusals;
     options.timing.ttl_ms = options.timing.transition_ms = ref_scaled_ms(2000);
-    snprintf(url, sizeof url, "%s?replicas=1", redis_url);
+    snprintf(url, sizeof url, "%s&replicas=1", redis_url);
     assert_int_equal(simba_client_open(url, &logged, &err, &refused_one), 0);
     assert_int_equal(simba_contender_new(refused_one, "orders", &options, &err, &seeker), 0);
     assert_int_equal(simba_contender_start(seeker), 0);

@@ -158,7 +158,7 @@ static pid_t start_server(const char *words, char *ret_url, size_t size)
     assert_int_equal(bind(listening, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(listening, 16), 0);
     assert_int_equal(getsockname(listening, (struct sockaddr *)&address, &length), 0);
-    snprintf(ret_url, size, "redis://127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(ret_url, size, "redis://127.0.0.1:%d?restart-wait=no", ntohs(address.sin_port));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)

@@ -84,7 +84,7 @@ static int start_server(void **state)
     server_init(&redis);
     if (!server_start_redis(&redis, NULL))
         return -1;
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d?ttl=1s&transition=2s", redis.port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?ttl=1s&transition=2s&restart-wait=no", redis.port);
     return 0;
 }
 

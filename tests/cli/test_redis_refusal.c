@@ -16,7 +16,7 @@ static server redis;
 static const char *url_of(const char *login)
 {
     static char url[128];
-    snprintf(url, sizeof url, "redis://%s127.0.0.1:%d?ttl=1s&transition=9s", login, redis.port);
+    snprintf(url, sizeof url, "redis://%s127.0.0.1:%d?ttl=1s&transition=9s&restart-wait=no", login, redis.port);
     return url;
 }
 
@@ -112,7 +112,7 @@ static void no_tls(void **state)
 {
     char url[96];
     (void)state;
-    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?connect-timeout=200ms", redis.port);
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?connect-timeout=200ms&restart-wait=no", redis.port);
     assert_all_refused(url, 78, "give it TLS, or take that out of the URL");
 }
 

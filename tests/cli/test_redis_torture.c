@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         puts("Bail out! Redis does not start");
         return 1;
     }
-    snprintf(url, sizeof url, "redis://:" PASSWORD "@127.0.0.1:%d/1", redis.port);
+    snprintf(url, sizeof url, "redis://:" PASSWORD "@127.0.0.1:%d/1?restart-wait=no", redis.port);
     const struct CMUnitTest tests[] = {TEST(healthy), TEST(forgetful_server), TEST(ignored_clock)};
     const int failed = cmocka_run_group_tests_name("redis_torture", tests, NULL, NULL);
     server_fini(&redis);

@@ -22,8 +22,8 @@ static int group_setup(void **state)
         return 0;
     server_init(&redis);
     running = server_start_redis(&redis, (const char *const[]){"--requirepass", PASSWORD, NULL});
-    snprintf(bare_url, sizeof bare_url, "redis://127.0.0.1:%d", redis.port);
-    snprintf(full_url, sizeof full_url, "redis://:" PASSWORD "@127.0.0.1:%d", redis.port);
+    snprintf(bare_url, sizeof bare_url, "redis://127.0.0.1:%d?restart-wait=no", redis.port);
+    snprintf(full_url, sizeof full_url, "redis://:" PASSWORD "@127.0.0.1:%d?restart-wait=no", redis.port);
     return running ? 0 : -1;
 }
 
@@ -136,7 +136,7 @@ static void a_wrong_one(void **state)
     if (!running)
         skip();
     char url[96];
-    snprintf(url, sizeof url, "redis://:" PASSWORD "-not@127.0.0.1:%d", redis.port);
+    snprintf(url, sizeof url, "redis://:" PASSWORD "-not@127.0.0.1:%d?restart-wait=no", redis.port);
     assert_int_equal(RUN("-v", "-v", "--url", url, "run", "--wait", "5s", "m", "--", "true"), 77);
     assert_non_null(strstr(err_of(&last), "password"));
     assert_not_said(&last);
@@ -178,7 +178,7 @@ static void a_long_one(void **state)
     server other;
     server_init(&other);
     assert_true(server_start_redis(&other, (const char *const[]){"--requirepass", secret, NULL}));
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", other.port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?restart-wait=no", other.port);
     setenv("SIMBA_URL", url, 1);
     setenv("SIMBA_PASSWORD", secret, 1);
     assert_int_equal(RUN("run", "m", "--", "true"), 0);

@@ -171,8 +171,8 @@ static void receive(const char *scheme, const server_kind *kind, const char *for
     }
 GUEST(memory, "memory", NULL, "memory://guest")
 GUEST(sqlite, "sqlite", NULL, "sqlite://%s/guest.db")
-GUEST(redis, "redis", &server_kind_redis, "redis://127.0.0.1:%d")
-GUEST(redis_with_tls, "rediss", &server_kind_redis_tls, "rediss://:secret@localhost:%d?ca=%s/ca.pem")
+GUEST(redis, "redis", &server_kind_redis, "redis://127.0.0.1:%d?restart-wait=no")
+GUEST(redis_with_tls, "rediss", &server_kind_redis_tls, "rediss://:secret@localhost:%d?ca=%s/ca.pem&restart-wait=no")
 GUEST(mysql, "mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes")
 GUEST(postgresql, "postgresql", &server_kind_postgresql,
       "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes")

@@ -137,7 +137,7 @@ static void frozen_redis(void **state)
     (void)state;
     if (!simba_backend_find("redis") || !server_has("redis-server"))
         skip();
-    play_frozen(&server_kind_redis, "redis://127.0.0.1:%d");
+    play_frozen(&server_kind_redis, "redis://127.0.0.1:%d?restart-wait=no");
 }
 
 static void frozen_zookeeper(void **state)

@@ -21,7 +21,7 @@ static int setup(void **state)
     char url[128];
     server_init(&redis);
     start_redis();
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", redis.port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?restart-wait=no", redis.port);
     open_redis_arena(url);
     await_queue(&redis);
     return 0;

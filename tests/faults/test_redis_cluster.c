@@ -2,8 +2,8 @@
  * servers write every change to disk, and with replicas=1 to a replica, since a store that forgets can promise nothing. */
 #include <signal.h>
 
-#include "backends/redis/slots.h"
 #include "faults/redis_arena.h"
+#include "stores/redis/redis.h"
 
 static server group;
 static server *home; /* of the mutex */

@@ -29,7 +29,7 @@ static int start_single(void **state)
     server_init(&store);
     assert_true(server_start_redis(&store, NULL));
     proxy_start(&network, store.port);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", network.port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?restart-wait=no", network.port);
     return 0;
 }
 
@@ -39,7 +39,7 @@ static int start_sentinels(void **state)
     (void)state;
     server_init(&store);
     assert_true(server_start_redis_sentinel(&store));
-    snprintf(url, sizeof url, "redis+sentinel://%s/orders", store.hosts);
+    snprintf(url, sizeof url, "redis+sentinel://%s/orders?restart-wait=no", store.hosts);
     return 0;
 }
 

@@ -17,7 +17,7 @@ static int setup(void **state)
         fail_msg("the sentinels do not start");
     master = server_nth(&group, 3);
     replica = server_nth(&group, 4);
-    snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1", group.hosts);
+    snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1&restart-wait=no", group.hosts);
     open_redis_arena(url);
     await_queue(master);
     return 0;

@@ -51,7 +51,7 @@ static int setup(void **state)
     assert_true(server_start_redis(&redis, NULL));
     ref_make_folder(folder);
     ref_watchdog(100);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", redis.port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?restart-wait=no", redis.port);
     raw = redisConnect("127.0.0.1", redis.port);
     assert_true(raw && !raw->err);
     for (unsigned i = 0; i < CLIENTS; i++)

@@ -190,7 +190,7 @@ static void about_sqlite(void **state)
 static void about_redis(void **state)
 {
     (void)state;
-    play_store(&(store){"redis", &server_kind_redis, "redis://localhost:%d"});
+    play_store(&(store){"redis", &server_kind_redis, "redis://localhost:%d?restart-wait=no"});
 }
 
 static void about_mysql(void **state)

@@ -3,30 +3,31 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/reader.h"
-#include "backends/redis/redis.h"
-#include "backends/redis/reply.h"
 #include "fuzz/story.h"
 #include "fuzz/targets.h"
+#include "stores/redis/redis.h"
 
 /* --- redis_reply -------------------------------------------------------------------------------------------------- */
 
 static void check_parsed(const redisReply *reply)
 {
     simba_reply parsed;
-    int64_t more;
+    redis_row row;
     const simba__endpoint at = {.where = "fuzz:1"};
     simba_error err;
     bool drop;
     static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_READ, SIMBA_OP_LIST};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         const simba_request request = {.op = ops[i], .id = "me", .ttl_ms = 1000, .transition_ms = 500};
-        if (!simba__redis_parse(reply, &request, &parsed, &more))
+        const int outcome = simba__redis_parse(reply, &request, &parsed);
+        if (outcome < 0)
             continue;
-        FUZZ_CHECK(parsed.outcome <= SIMBA_REVOKED && more >= 0);
-        FUZZ_CHECK(parsed.now_ms > 0 || (ops[i] == SIMBA_OP_RELEASE && parsed.now_ms == 0));
+        FUZZ_CHECK(outcome <= REDIS_TOO_YOUNG && parsed.outcome <= SIMBA_REVOKED && parsed.place >= 0);
+        FUZZ_CHECK(parsed.now_ms > 0 && parsed.owner.ttl_at_ms <= parsed.owner.transition_at_ms);
         FUZZ_CHECK(memchr(parsed.owner.id, '\0', sizeof parsed.owner.id));
     }
+    if (simba__redis_parse_row(reply, &row) == 0)
+        FUZZ_CHECK(row.waiters >= 0 && row.note.size <= SIMBA_NOTE_MAX && (!row.next || row.next[0]));
     if (reply->type == REDIS_REPLY_ERROR)
         FUZZ_CHECK(simba__redis_error(&at, reply->str, &err, &drop) < 0 && fuzz_is_shown_safely(err.text));
 }
@@ -120,29 +121,47 @@ static void add_any(speech *s, fuzz_input *in, unsigned depth)
     }
 }
 
-/* What a script answers. */
+/* What a script answers: about a mutex, and all about it. */
 static void add_grant(speech *s, fuzz_input *in)
 {
     const char *id = story_ids[fuzz_below(in, 3)];
     const int64_t now = 1700000000000;
     const unsigned odd = fuzz_below(in, 16); /* this one is not as it should be */
-    add(s, "*%d\r\n:%u\r\n:%lld\r\n", odd == 1 ? 7 : 8, fuzz_below(in, 4),
+    if (odd == 6) {
+        add(s, "*2\r\n:%u\r\n:%lld\r\n", fuzz_below(in, 5), (long long)now);
+        return;
+    }
+    add(s, "*%d\r\n:%u\r\n:%lld\r\n", odd == 1 ? 6 : 7, fuzz_below(in, 5),
         (long long)(odd == 2 ? fuzz_number(in) : now));
     if (odd == 3)
         add_any(s, in, 2);
     else
         add_text(s, id, strlen(id));
     add(s, ":%lld\r\n", (long long)(odd == 4 ? fuzz_number(in) : fuzz_byte(in)));
-    add(s, ":%lld\r\n:%lld\r\n:%lld\r\n", (long long)now, (long long)now + 10000,
-        (long long)(odd == 5 ? fuzz_number(in) : now + 16000));
+    add(s, ":%lld\r\n$4\r\n6000\r\n", (long long)(odd == 5 ? fuzz_number(in) : now + 16000));
     if (odd != 1)
         add(s, ":%u\r\n", fuzz_below(in, 4));
+}
+
+static void add_row(speech *s, fuzz_input *in)
+{
+    char note[64];
+    add(s, "*6\r\n");
+    add_grant(s, in);
+    add(s, ":%u\r\n", fuzz_below(in, 4));
+    add_text(s, story_ids[fuzz_below(in, 3)], fuzz_below(in, 2));
+    add(s, "$2\r\n%02u\r\n", fuzz_below(in, 90));
+    if (fuzz_below(in, 8) == 0)
+        add_any(s, in, 1);
+    else
+        add(s, "$1\r\n7\r\n");
+    add_text(s, note, fuzz_text(in, note, 60));
 }
 
 static void add_error(speech *s, fuzz_input *in)
 {
     static const char *const words[] = {"LOADING",     "READONLY x",  "NOSCRIPT x", "NOAUTH x",
-                                        "WRONGTYPE x", "CLUSTERDOWN", "OOM x",      "BADFENCE x",
+                                        "WRONGTYPE x", "CLUSTERDOWN", "OOM x",      "BADGRANT x",
                                         "ERR x",       "ERR AUTH x",  "MOVED x",    "TRYAGAIN"};
     switch (fuzz_below(in, 3)) {
     case 0:
@@ -183,8 +202,8 @@ static void add_map(speech *s, fuzz_input *in)
 
 static void add_message(speech *s, fuzz_input *in)
 {
-    static const char *const texts[] = {"released",  "released@@you", "acquired@@me",
-                                        "standby 3", "revoked 7 m",   "master 127.0.0.1 7000 10.0.0.2 7001"};
+    static const char *const texts[] = {"released",   "released@@you", "acquired@@me",
+                                        "standby@@3", "revoked 7 m",   "master 127.0.0.1 7000 10.0.0.2 7001"};
     static const char *const endings[] = {"", "@@", ":", "@@", ":"};
     char channel[128];
     const unsigned end = fuzz_below(in, 5);
@@ -204,6 +223,16 @@ static void add_message(speech *s, fuzz_input *in)
     }
 }
 
+static void add_subscribed(speech *s, fuzz_input *in)
+{
+    char channel[128];
+    snprintf(channel, sizeof channel, "simba:{%s}:%s", story_mutexes[fuzz_below(in, 3)], story_ids[fuzz_below(in, 3)]);
+    add(s, "*3\r\n");
+    add_text(s, "subscribe", 9);
+    add_text(s, channel, strlen(channel));
+    add(s, ":1\r\n");
+}
+
 static void add_page(speech *s, fuzz_input *in)
 {
     const unsigned keys = fuzz_below(in, 6);
@@ -212,7 +241,7 @@ static void add_page(speech *s, fuzz_input *in)
     add(s, "*%u\r\n", keys);
     for (unsigned i = 0; i < keys; i++) {
         char key[160];
-        snprintf(key, sizeof key, "simba:{%s}%s", story_mutexes[fuzz_below(in, 3)], fuzz_below(in, 2) ? ":fence" : "");
+        snprintf(key, sizeof key, "simba:{%s}%s", story_mutexes[fuzz_below(in, 3)], fuzz_below(in, 2) ? ":grant" : "");
         if (fuzz_below(in, 4) == 0)
             fuzz_text(in, key + 7, 120);
         add_text(s, key, strlen(key));
@@ -224,10 +253,11 @@ static void add_info(speech *s, fuzz_input *in)
     char text[512];
     char value[64];
     fuzz_text(in, value, 63);
-    snprintf(
-        text, sizeof text,
-        "redis_version:%s\r\nrole:%s\r\nmaxmemory:%lld\r\nmaxmemory_policy:%s\r\nconnected_slaves:1\r\naof_enabled:",
-        value, fuzz_below(in, 2) ? "master" : value, (long long)fuzz_number(in), value);
+    snprintf(text, sizeof text,
+             "redis_version:%s\r\nuptime_in_seconds:%lld\r\nrole:%s\r\nmaxmemory:%lld\r\nmaxmemory_policy:%"
+             "s\r\nconnected_slaves:1\r\naof_enabled:",
+             value, (long long)fuzz_below(in, 100), fuzz_below(in, 2) ? "master" : value, (long long)fuzz_number(in),
+             value);
     add_text(s, text, strlen(text));
 }
 
@@ -295,22 +325,19 @@ static void speak(speech *s, fuzz_input *in)
     }
 }
 
-static void add_word(speech *s, const char *text)
-{
-    add_text(s, text, strlen(text));
-}
-
 /* What a server would say to a command that begins with this word; now and then something else. */
 static void answer(speech *s, fuzz_input *in, const char *word)
 {
     if (fuzz_below(in, 24) == 0)
         speak(s, in);
-    else if (strcmp(word, "SCRIPT") == 0)
-        add_word(s, "0123456789abcdef0123456789abcdef01234567");
-    else if (strcmp(word, "EVALSHA") == 0 && fuzz_below(in, 8) == 0)
+    else if (strncmp(word, "EVAL", 4) == 0 && fuzz_below(in, 8) == 0)
         add_error(s, in);
-    else if (strcmp(word, "EVALSHA") == 0)
+    else if (strncmp(word, "EVAL", 4) == 0 && fuzz_below(in, 4) == 0)
+        add_row(s, in);
+    else if (strncmp(word, "EVAL", 4) == 0)
         add_grant(s, in);
+    else if (strcmp(word, "TIME") == 0)
+        add(s, "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n");
     else if (strcmp(word, "WAIT") == 0)
         add(s, ":%u\r\n", fuzz_below(in, 3));
     else if (strcmp(word, "SCAN") == 0)
@@ -326,7 +353,7 @@ static void answer(speech *s, fuzz_input *in, const char *word)
     else if (strcmp(word, "ROLE") == 0)
         add_role(s);
     else if (strstr(word, "SUBSCRIBE") != NULL)
-        add(s, "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n");
+        add_subscribed(s, in);
     else if (strcmp(word, "PING") == 0)
         add(s, "*2\r\n$4\r\npong\r\n$1\r\nm\r\n");
     else
@@ -394,7 +421,7 @@ void fuzz_redis(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"redis://127.0.0.1:7000", "redis+sentinel://127.0.0.1:7000,10.0.0.2:7001/master",
                                        "redis+cluster://127.0.0.1:7000,10.0.0.2:7001",
-                                       "redis://127.0.0.1:7000/3?replicas=1"};
+                                       "redis://127.0.0.1:7000/3?replicas=1&restart-wait=no"};
     fuzz_input in = {data, size};
     story told;
     FUZZ_CHECK(story_begin(&told, &simba__backend_redis, urls[fuzz_below(&in, 4)]));

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/options.h"
+#include "stores/redis/redis.h"
 #include "backends/zookeeper/options.h"
 #include "fuzz/targets.h"
 #include "util/escape.h"

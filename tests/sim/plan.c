@@ -269,6 +269,12 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
                        store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
+    plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&
+                    broken == SIM_SOUND && plan->jvms == 0 && !is_long(plan) && chance(&s, 60);
+    if (plan->forgets) {
+        sim_item *item = add(plan, SIM_ITEM_RESTART, 0, pick(&s, SIM_S, plan->horizon_ns));
+        item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);
+    }
     if (broken == SIM_BROKEN_LOST_WRITES) {
         sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);
@@ -350,7 +356,8 @@ void sim_plan_print(const sim_plan *plan, void *file)
             plan->topology == SIM_SINGLE    ? ""
             : plan->topology == SIM_CLUSTER ? " (cluster)"
                                             : " (sentinel)",
-            plan->queue ? " with a queue" : "", plan->timing.ttl_ms, plan->timing.transition_ms);
+            plan->queue ? (plan->forgets ? " with a queue, that forgets at a restart" : " with a queue") : "",
+            plan->timing.ttl_ms, plan->timing.transition_ms);
     if (plan->timing.stop_margin_ms)
         fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);
     if (plan->timing.hold_limit_ms)

@@ -111,6 +111,7 @@ typedef struct sim_plan {
     sim_topology topology;
     unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
+    bool forgets;     /* REDIS: a server that restarts has kept nothing */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
     simba_timing timing;
     int64_t horizon_ns; /* everything is healed then */

@@ -74,6 +74,9 @@ static void put_one(sim_answer_kind kind, const sim_element *item, sim_bytes *ou
     case ANSWER_NUMBER:
         bytes_put_number(out, ':', item->number);
         break;
+    case ANSWER_LIST:
+        bytes_put_number(out, '*', item->number);
+        break;
     case ANSWER_TEXT:
         bytes_put_text(out, item->text);
         break;
@@ -96,7 +99,10 @@ void answer_write(const sim_answer *answer, sim_bytes *out)
         put_one(answer->kind, &answer->item[0], out);
         return;
     }
-    bytes_put_number(out, '*', answer->count);
+    unsigned items = answer->count;
+    for (unsigned i = 0; i < answer->count; i++)
+        items -= answer->item[i].kind == ANSWER_LIST ? (unsigned)answer->item[i].number : 0;
+    bytes_put_number(out, '*', items);
     for (unsigned i = 0; i < answer->count; i++)
         put_one(answer->item[i].kind, &answer->item[i], out);
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/slots.h"
 #include "sim/redis_model.h"
+#include "stores/redis/redis.h"
 
 #define NODE_TIMEOUT_NS SIM_S /* after which a server that is cut off knows it */
 #define MIGRATE_NS (2 * SIM_MS)

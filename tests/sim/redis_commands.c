@@ -32,72 +32,53 @@ static void get(const command *c)
     answer_text(c->answer, ANSWER_TEXT, key ? key->u.text : NULL);
 }
 
-static void mget(const command *c)
-{
-    for (int i = 1; i < c->argc; i++) {
-        const sim_key *key = keys_find(c->keys, c->argv[i]);
-        answer_add(c->answer, key && key->type == SIM_KEY_STRING ? key->u.text : NULL);
-    }
-}
-
 static void exists(const command *c)
 {
-    answer_number(c->answer, keys_find(c->keys, c->argv[1]) != NULL);
+    int64_t found = 0;
+    for (int i = 1; i < c->argc; i++)
+        found += keys_find(c->keys, c->argv[i]) != NULL;
+    answer_number(c->answer, found);
 }
 
-/* SET key value [NX] [GET] [PX ms] [PXAT ms] [KEEPTTL], in any order. GET only with NX. */
+/* SET key value [NX] [PX ms], in any order. */
 static void set(const command *c)
 {
     int64_t until_ms = INT64_MAX;
     bool nx = false;
-    bool keeps = false;
-    bool gets = false;
     for (int i = 3; i < c->argc; i++) {
         nx |= strcmp(c->argv[i], "NX") == 0;
-        keeps |= strcmp(c->argv[i], "KEEPTTL") == 0;
-        gets |= strcmp(c->argv[i], "GET") == 0;
         if (strcmp(c->argv[i], "PX") == 0)
             until_ms = c->keys->now_ms + strtoll(c->argv[i + 1], NULL, 10);
-        if (strcmp(c->argv[i], "PXAT") == 0)
-            until_ms = strtoll(c->argv[i + 1], NULL, 10);
     }
-    const sim_key *had = nx ? keys_find(c->keys, c->argv[1]) : NULL;
-    if (had) {
-        answer_text(c->answer, ANSWER_TEXT, gets ? had->u.text : NULL);
+    if (nx && keys_find(c->keys, c->argv[1]))
         return;
-    }
     sim_key *key = keys_make(c->keys, c->argv[1], SIM_KEY_STRING);
     snprintf(key->u.text, sizeof key->u.text, "%s", c->argv[2]);
-    if (!keeps)
-        key->expires_ms = until_ms;
+    key->expires_ms = until_ms;
     is_written(c);
-    if (gets)
-        answer_text(c->answer, ANSWER_TEXT, NULL);
-    else
-        is_done(c);
-}
-
-/* SETRANGE key from text: over what is there, or beyond its end. */
-static void setrange(const command *c)
-{
-    sim_key *key = keys_find(c->keys, c->argv[1]);
-    const size_t from = strtoul(c->argv[2], NULL, 10);
-    const size_t length = strlen(c->argv[3]);
-    if (!key || from > strlen(key->u.text) || from + length >= sizeof key->u.text)
-        abort();
-    const bool longer = from + length > strlen(key->u.text);
-    memcpy(key->u.text + from, c->argv[3], length + longer);
-    is_written(c);
-    answer_number(c->answer, (int64_t)strlen(key->u.text));
+    is_done(c);
 }
 
 static void del(const command *c)
 {
-    sim_key *key = keys_find(c->keys, c->argv[1]);
-    if (key) {
+    int64_t removed = 0;
+    for (int i = 1; i < c->argc; i++) {
+        sim_key *key = keys_find(c->keys, c->argv[i]);
+        if (!key)
+            continue;
         keys_remove(key);
         is_written(c);
+        removed++;
     }
+    answer_number(c->answer, removed);
+}
+
+static void persist(const command *c)
+{
+    sim_key *key = keys_find(c->keys, c->argv[1]);
+    if (key)
+        key->expires_ms = INT64_MAX;
+    is_written(c);
     answer_number(c->answer, key != NULL);
 }
 
@@ -118,11 +99,6 @@ static void pexpire(const command *c)
     expire_in(c, strtoll(c->argv[2], NULL, 10));
 }
 
-static void pexpireat(const command *c)
-{
-    expire_in(c, strtoll(c->argv[2], NULL, 10) - c->keys->now_ms);
-}
-
 static void expire(const command *c)
 {
     expire_in(c, strtoll(c->argv[2], NULL, 10) * 1000);
@@ -141,18 +117,6 @@ static void pttl(const command *c)
     answer_number(c->answer, left_ms(c));
 }
 
-static void ttl(const command *c)
-{
-    const int64_t ms = left_ms(c);
-    answer_number(c->answer, ms < 0 ? ms : (ms + 500) / 1000);
-}
-
-static void pexpiretime(const command *c)
-{
-    const int64_t left = left_ms(c);
-    answer_number(c->answer, left < 0 ? left : c->keys->now_ms + left);
-}
-
 /* --- hashes ----------------------------------------------------------------------------------------- */
 
 static void hmget(const command *c)
@@ -162,10 +126,23 @@ static void hmget(const command *c)
         answer_add(c->answer, hash ? keys_field(hash, c->argv[i]) : NULL);
 }
 
-static void hget(const command *c)
+static void hgetall(const command *c)
 {
     const sim_key *hash = keys_find(c->keys, c->argv[1]);
-    answer_text(c->answer, ANSWER_TEXT, hash ? keys_field(hash, c->argv[2]) : NULL);
+    c->answer->kind = ANSWER_LIST;
+    for (unsigned i = 0; hash && i < hash->count; i++) {
+        answer_add(c->answer, hash->u.field[i].name);
+        answer_add(c->answer, hash->u.field[i].value);
+    }
+}
+
+static void hdel(const command *c)
+{
+    sim_key *hash = keys_find(c->keys, c->argv[1]);
+    const bool had = hash && keys_remove_field(hash, c->argv[2]);
+    if (had)
+        is_written(c);
+    answer_number(c->answer, had);
 }
 
 static void hset(const command *c)
@@ -231,16 +208,6 @@ static void write_score(double score, char *out, size_t size)
     snprintf(out, size, "%.17g", score);
 }
 
-static void zscore(const command *c)
-{
-    sim_key *zset;
-    const int rank = rank_of(c, &zset);
-    char text[40];
-    if (rank >= 0)
-        write_score(zset->u.member[rank].score, text, sizeof text);
-    answer_text(c->answer, ANSWER_TEXT, rank < 0 ? NULL : text);
-}
-
 static void zcard(const command *c)
 {
     const sim_key *zset = keys_find(c->keys, c->argv[1]);
@@ -261,14 +228,21 @@ static void zpopmin(const command *c)
     is_written(c);
 }
 
-/* ZRANGE and ZREVRANGE key first last */
+/* ZRANGE and ZREVRANGE key first last [WITHSCORES] */
 static void range(const command *c, bool reversed)
 {
+    char text[40];
     const sim_key *zset = keys_find(c->keys, c->argv[1]);
     const int64_t first = strtoll(c->argv[2], NULL, 10), last = strtoll(c->argv[3], NULL, 10);
     c->answer->kind = ANSWER_LIST;
-    for (int64_t i = first; zset && i <= last && i < zset->count; i++)
-        answer_add(c->answer, zset->u.member[reversed ? zset->count - 1 - i : i].name);
+    for (int64_t i = first; zset && i <= last && i < zset->count; i++) {
+        const sim_scored *member = &zset->u.member[reversed ? zset->count - 1 - i : i];
+        answer_add(c->answer, member->name);
+        if (c->argc <= 4)
+            continue;
+        write_score(member->score, text, sizeof text);
+        answer_add(c->answer, text);
+    }
 }
 
 static void zrange(const command *c)
@@ -279,19 +253,6 @@ static void zrange(const command *c)
 static void zrevrange(const command *c)
 {
     range(c, true);
-}
-
-/* ZREMRANGEBYSCORE key -inf most */
-static void zremrangebyscore(const command *c)
-{
-    sim_key *zset = keys_find(c->keys, c->argv[1]);
-    const double most = strtod(c->argv[3], NULL);
-    int64_t removed = 0;
-    for (; zset && zset->type == SIM_KEY_ZSET && zset->u.member[0].score <= most; removed++) {
-        keys_remove_member(zset, 0);
-        is_written(c);
-    }
-    answer_number(c->answer, removed);
 }
 
 /* --- the rest --------------------------------------------------------------------------------------- */
@@ -322,33 +283,11 @@ bool commands_run(sim_server *server, int argc, const char *const *argv, sim_ans
         const char *name;
         void (*run)(const command *c);
     } known[] = {
-        {"HMGET", hmget},
-        {"GET", get},
-        {"MGET", mget},
-        {"HGET", hget},
-        {"EXISTS", exists},
-        {"PEXPIRETIME", pexpiretime},
-        {"TIME", now},
-        {"PTTL", pttl},
-        {"HSET", hset},
-        {"ZADD", zadd},
-        {"ZREM", zrem},
-        {"PEXPIRE", pexpire},
-        {"PEXPIREAT", pexpireat},
-        {"PUBLISH", publish},
-        {"SPUBLISH", spublish},
-        {"SET", set},
-        {"SETRANGE", setrange},
-        {"DEL", del},
-        {"ZPOPMIN", zpopmin},
-        {"ZREVRANGE", zrevrange},
-        {"ZRANGE", zrange},
-        {"ZRANK", zrank},
-        {"ZSCORE", zscore},
-        {"ZCARD", zcard},
-        {"EXPIRE", expire},
-        {"TTL", ttl},
-        {"ZREMRANGEBYSCORE", zremrangebyscore},
+        {"HMGET", hmget}, {"GET", get},         {"EXISTS", exists},       {"TIME", now},          {"PTTL", pttl},
+        {"HSET", hset},   {"HGETALL", hgetall}, {"HDEL", hdel},           {"PERSIST", persist},   {"ZADD", zadd},
+        {"ZREM", zrem},   {"PEXPIRE", pexpire}, {"PUBLISH", publish},     {"SPUBLISH", spublish}, {"SET", set},
+        {"DEL", del},     {"ZPOPMIN", zpopmin}, {"ZREVRANGE", zrevrange}, {"ZRANGE", zrange},     {"ZRANK", zrank},
+        {"ZCARD", zcard}, {"EXPIRE", expire},
     };
     ret_answer->kind = ANSWER_NIL;
     ret_answer->count = 0;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
 #include "sim/redis_model.h"
+#include "stores/redis/redis.h"
 
 #define HESITATES_NS (2 * SIM_S) /* a master of a cluster that was restarted */
 #define SYNC_NS (200 * SIM_MS)
@@ -59,8 +59,19 @@ static void trouble(sim *s, const sim_server *server, int64_t until)
         check_trouble(s, SIM_PROCESSES, s->now, until);
 }
 
+/* It has kept nothing, and for one lease and a second it grants nothing new. */
+static void start_empty(sim *s, sim_server *server, int64_t until)
+{
+    const int64_t lease_ns = (s->plan->timing.ttl_ms + s->plan->timing.transition_ms) * SIM_MS;
+    locks_forget_all(server);
+    server->started_us = server_now_us(server) + (until - s->now) / 1000;
+    trouble(s, server, until + lease_ns + lease_ns / 50 + 2 * SIM_S);
+}
+
 static void restart(sim *s, sim_server *server, int64_t until)
 {
+    if (s->plan->forgets)
+        start_empty(s, server, until);
     if (s->plan->topology == SIM_SINGLE)
         s->store.down_until = until;
     else if (s->now < server->down_until)
@@ -213,6 +224,7 @@ static void begin(sim *s)
         state->server[i].s = s;
         state->server[i].index = i;
         state->server[i].master = SIM_NOBODY;
+        state->server[i].started_us = -(int64_t)1000000 * 1000000; /* long ago */
     }
     lay_out(s);
     views_begin(s);
@@ -233,10 +245,8 @@ static void url(const sim *s, char *out, size_t size)
         [SIM_SENTINEL] = "redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/main",
         [SIM_CLUSTER] = "redis+cluster://10.0.0.1,10.0.0.2",
     };
-    if (s->plan->replicas > 0)
-        snprintf(out, size, "%s?replicas=%ld", forms[s->plan->topology], (long)s->plan->replicas);
-    else
-        snprintf(out, size, "%s", forms[s->plan->topology]);
+    snprintf(out, size, "%s?replicas=%ld&restart-wait=%s", forms[s->plan->topology], (long)s->plan->replicas,
+             s->plan->forgets ? "yes" : "no");
 }
 
 const sim_model sim_redis = {

@@ -76,6 +76,17 @@ void keys_set_field(sim_key *hash, const char *name, const char *value)
     copy(hash->u.field[at].value, SIM_VALUE, value);
 }
 
+bool keys_remove_field(sim_key *hash, const char *name)
+{
+    const int at = find_field(hash, name);
+    if (at < 0)
+        return false;
+    hash->u.field[at] = hash->u.field[--hash->count];
+    if (hash->count == 0)
+        keys_remove(hash);
+    return true;
+}
+
 /* --- sorted sets ------------------------------------------------------------------------------------ */
 
 int keys_rank(const sim_key *zset, const char *member)

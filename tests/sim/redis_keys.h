@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum {
-    SIM_KEYS = 10, /* five of each mutex */
+    SIM_KEYS = 10, /* four of each mutex, and room for those that have just ended */
     SIM_FIELDS = 12,
     SIM_QUEUE = 16,
     SIM_NAME = 48,  /* of a key or a channel */
@@ -53,6 +53,8 @@ void keys_remove(sim_key *key);
 
 /* NULL: there is no such field. */
 const char *keys_field(const sim_key *hash, const char *name);
+/* False: there was none. */
+bool keys_remove_field(sim_key *hash, const char *name);
 void keys_set_field(sim_key *hash, const char *name, const char *value);
 
 /* Where it stands; -1: it does not. */

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/scripts.h"
 #include "sim/redis_model.h"
-#include "util/mem.h"
+#include "stores/redis/redis.h"
 
-#define GRANT_KEPT_MS INT64_C(2764800000) /* by how much the key of a grant outlives its lock in a cluster, */
-#define ENDS_DIFFER_MS 5                  /* or nearly, when its slot has moved */
+#define GRANT_KEPT_MS INT64_C(2764800000) /* by how much the key of a grant outlives its lock, */
+#define GAP_LESS_MS 5                     /* or nearly, when its slot has moved, */
+#define GAP_MORE_MS 1000                  /* or when the server has paused */
 
 typedef struct lock {
     bool held, ours;
@@ -18,16 +18,14 @@ typedef struct lock {
     int64_t ends_ms;
 } lock;
 
-/* Does the lock belong to the grant? scripts.c says what a grant looks like. */
-static bool is_ours(const sim *s, const sim_key *held, const sim_key *grant)
+/* Does the lock belong to the grant? lua/grant.lua says when. */
+static bool is_ours(const sim_key *held, const sim_key *grant)
 {
-    const char *id = grant ? strstr(grant->u.text, "@@") : NULL;
-    const size_t length = strlen(held->u.text);
-    if (!id || strncmp(id + 2, held->u.text, length) != 0 || strncmp(id + 2 + length, "@@", 2) != 0)
+    const char *id = grant ? keys_field(grant, "id") : NULL;
+    if (!id || strcmp(id, held->u.text) != 0)
         return false;
-    if (s->plan->topology == SIM_CLUSTER)
-        return llabs(grant->expires_ms - held->expires_ms - GRANT_KEPT_MS) <= ENDS_DIFFER_MS;
-    return strtoll(grant->u.text + 38, NULL, 10) == held->expires_ms;
+    const int64_t gap_ms = grant->expires_ms - held->expires_ms - GRANT_KEPT_MS;
+    return gap_ms >= -GAP_LESS_MS && gap_ms <= GAP_MORE_MS;
 }
 
 static lock look_at(sim_server *server, unsigned mutex)
@@ -44,9 +42,9 @@ static lock look_at(sim_server *server, unsigned mutex)
     found.held = true;
     strcpy(found.id, key->u.text);
     found.ends_ms = key->expires_ms;
-    found.ours = is_ours(server->s, key, grant);
-    found.token = found.ours ? strtoull(grant->u.text, NULL, 10) : 0;
-    found.nonce = found.ours ? strtoull(grant->u.text + 17, NULL, 10) : 0;
+    found.ours = is_ours(key, grant);
+    found.token = found.ours ? strtoull(keys_field(grant, "token"), NULL, 10) : 0;
+    found.nonce = found.ours ? strtoull(keys_field(grant, "nonce"), NULL, 10) : 0;
     return found;
 }
 
@@ -104,6 +102,12 @@ static void remember(sim_server *server)
     past->keys = server->keys;
 }
 
+void locks_forget_all(sim_server *server)
+{
+    memset(&server->keys, 0, sizeof server->keys);
+    server->s->checks.lost_writes = true;
+}
+
 void locks_forget(sim_server *server, int64_t lost_ms)
 {
     const sim_redis_state *state = redis_state_of(server->s);
@@ -146,22 +150,18 @@ void locks_eval(sim_server *server, const char *text, int keys, int argc, const 
 
 void locks_force_release(sim *s, unsigned mutex)
 {
-    static const redis_options plain = {.kind = REDIS_SINGLE};
-    static const redis_options of_cluster = {.kind = REDIS_CLUSTER};
     sim_server *server = redis_master_of(s, mutex);
-    char keys[SIM_LOCK_KEYS][SIM_NAME];
+    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE];
     const lock before = look_at(server, mutex);
+    const bool shards = s->plan->topology == SIM_CLUSTER && server_is_modern(s);
     sim_answer answer;
     if (redis_is_away(s, server) || redis_state_of(s)->move.active)
         return;
-    char *text = simba__redis_script_text(REDIS_FORCE_RELEASE, s->plan->topology == SIM_CLUSTER ? &of_cluster : &plain);
-    snprintf(keys[0], SIM_NAME, "simba:{%s}", sim_mutex_name(mutex));
-    snprintf(keys[1], SIM_NAME, "simba:{%s}:grant", sim_mutex_name(mutex));
-    snprintf(keys[2], SIM_NAME, "simba:{%s}:contender", sim_mutex_name(mutex));
     if (before.ours)
         check_revoked(s, mutex, before.token);
-    locks_eval(server, text, 3, 3, (const char *const[]){keys[0], keys[1], keys[2]}, &answer);
-    simba__free(text);
+    simba__redis_keys(REDIS_FORCE, sim_mutex_name(mutex), keys);
+    locks_eval(server, simba__redis_scripts[REDIS_FORCE].text, 3, 5,
+               (const char *const[]){keys[0], keys[1], keys[2], shards ? "SPUBLISH" : "PUBLISH", ""}, &answer);
 }
 
 bool locks_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/redis_model.h"
+#include "stores/redis/redis.h"
 
 struct sim_scripts {
     lua_State *lua;
@@ -56,14 +57,20 @@ static void push_answer(lua_State *lua, const sim_answer *answer)
     }
 }
 
-static int redis_call(lua_State *lua)
+static int call_of_lua(lua_State *lua)
 {
     const char *argv[SIM_WORDS];
     const int argc = lua_gettop(lua);
     if (argc < 1 || argc > SIM_WORDS)
         return luaL_error(lua, "redis.call with %d words", argc);
-    for (int i = 0; i < argc; i++)
+    char number[SIM_ELEMENTS][32];
+    for (int i = 0; i < argc; i++) {
         argv[i] = luaL_checkstring(lua, i + 1);
+        if (lua_type(lua, i + 1) != LUA_TNUMBER || i >= SIM_ELEMENTS)
+            continue;
+        snprintf(number[i], sizeof number[i], "%.17g", lua_tonumber(lua, i + 1)); /* as Redis does */
+        argv[i] = number[i];
+    }
     sim_answer answer;
     if (!commands_run(server_of(lua), argc, argv, &answer))
         return luaL_error(lua, "the model does not know the command %s", argv[0]);
@@ -101,16 +108,29 @@ static bool take_one(lua_State *lua, sim_element *ret_item)
     }
 }
 
+/* Add the items of a list, and of a list in it; returns how many there are. */
+static unsigned take_items(lua_State *lua, sim_answer *ret_answer)
+{
+    unsigned count = 0;
+    for (bool more = true; more && ret_answer->count < SIM_ELEMENTS; count += more) {
+        lua_rawgeti(lua, -1, (int)count + 1);
+        sim_element *item = &ret_answer->item[ret_answer->count];
+        more = lua_istable(lua, -1) || take_one(lua, item);
+        ret_answer->count += more;
+        if (lua_istable(lua, -1)) {
+            item->kind = ANSWER_LIST;
+            item->number = take_items(lua, ret_answer);
+        }
+        lua_pop(lua, 1);
+    }
+    return count;
+}
+
 static void take_list(lua_State *lua, sim_answer *ret_answer)
 {
     ret_answer->kind = ANSWER_LIST;
     ret_answer->count = 0;
-    for (bool more = true; more && ret_answer->count < SIM_ELEMENTS;) {
-        lua_rawgeti(lua, -1, (int)ret_answer->count + 1);
-        more = take_one(lua, &ret_answer->item[ret_answer->count]);
-        ret_answer->count += more;
-        lua_pop(lua, 1);
-    }
+    take_items(lua, ret_answer);
 }
 
 static void take_answer(lua_State *lua, sim_answer *ret_answer)
@@ -141,24 +161,12 @@ static void set_words(lua_State *lua, const char *name, int count, const char *c
     lua_setglobal(lua, name);
 }
 
-static void set_version(lua_State *lua, const sim_server *server)
-{
-    lua_getglobal(lua, "redis");
-    if (server->alone || server_is_modern(server->s))
-        lua_pushinteger(lua, 0x00070000);
-    else
-        lua_pushnil(lua);
-    lua_setfield(lua, -2, "REDIS_VERSION_NUM");
-    lua_pop(lua, 1);
-}
-
 void scripts_run(sim_scripts *scripts, sim_server *server, unsigned script, int keys, int argc, const char *const *argv,
                  sim_answer *ret_answer)
 {
     lua_State *lua = scripts->lua;
     lua_pushlightuserdata(lua, server);
     lua_setfield(lua, LUA_REGISTRYINDEX, "server");
-    set_version(lua, server);
     set_words(lua, "KEYS", keys, argv);
     set_words(lua, "ARGV", argc - keys, argv + keys);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, scripts->script[script].function);
@@ -170,9 +178,14 @@ void scripts_run(sim_scripts *scripts, sim_server *server, unsigned script, int 
     lua_settop(lua, 0);
 }
 
-/* Not the SHA-1 that a real server answers, but as good: nobody computes it beforehand. */
+/* The SHA-1 of a script of ours. Another one is called by nobody. */
 static void name_script(const char *text, size_t length, char out[41])
 {
+    for (unsigned i = 0; i < REDIS_SCRIPTS; i++)
+        if (strlen(simba__redis_scripts[i].text) == length && memcmp(simba__redis_scripts[i].text, text, length) == 0) {
+            strcpy(out, simba__redis_scripts[i].sha);
+            return;
+        }
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < length; i++)
         hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
@@ -215,7 +228,7 @@ sim_scripts *scripts_new(void)
         abort();
     luaL_openlibs(scripts->lua);
     lua_newtable(scripts->lua);
-    lua_pushcfunction(scripts->lua, redis_call);
+    lua_pushcfunction(scripts->lua, call_of_lua);
     lua_setfield(scripts->lua, -2, "call");
     lua_pushcfunction(scripts->lua, error_reply);
     lua_setfield(scripts->lua, -2, "error_reply");

@@ -9,16 +9,16 @@
 #ifndef TESTS_SIM_REDIS_MACHINE_H
 #define TESTS_SIM_REDIS_MACHINE_H
 
-#include "backends/redis/waiters.h"
 #include "sim/machine.h"
+#include "stores/redis/waiters.h"
 
-enum { CLIENTS = 3, CONTENDERS = 4, CALLS = 8, SAID = 8, ENTRIES = 8 };
+enum { CLIENTS = 3, CONTENDERS = 4, CALLS = 8, SAID = 8 };
 
 /* A lease ends within the second step of time after it was granted, what is kept for the invited one within the first. */
-enum { TICK_MS = 500, TTL_MS = 500, LEASE_MS = 999, HELD_MS = 1000, JUMP_S = 13 * 3600, JUMPS = 3 };
+enum { TICK_MS = 500, TTL_MS = 500, LEASE_MS = 999, HELD_MS = 1000 };
 
 /* In the order of the table of bounds. */
-enum { MEMBERS, TWINS, ENTERS, DELAYS, BREAKS, LEAVES, EXPIRIES, REFUSALS, LOSSES, REPEATS, DAYS, OBSERVES, BOUNDS };
+enum { MEMBERS, TWINS, ENTERS, DELAYS, BREAKS, LEAVES, EXPIRIES, REFUSALS, LOSSES, REPEATS, BOUNDS };
 
 /* Contenders, clients: from 0 on. */
 enum { NOBODY = 255 };
@@ -30,20 +30,21 @@ typedef struct stored {
     int16_t lock_ends_ms;
     uint8_t id; /* of the grant */
     int8_t incarnation;
-    int16_t token, ends_ms;
-    uint8_t next; /* is invited; NOBODY: nobody is */
-    uint8_t standbys, standby[2];
-    uint8_t queued, queue[CONTENDERS], age[CONTENDERS]; /* the age in half days, or a little more */
+    int16_t token;
+    uint8_t next;     /* is invited; NOBODY: nobody is */
+    bool has_standby; /* somebody was told to stand by */
+    uint8_t queued, queue[CONTENDERS];
 } stored;
 
 /* A script that is to run, or has run; the answer is on its way then. */
-typedef enum call_kind { CALL_NONE, CALL_ACQUIRE, CALL_RELEASE, CALL_REJOIN } call_kind;
+typedef enum call_kind { CALL_NONE, CALL_ACQUIRE, CALL_RELEASE } call_kind;
 
 typedef enum outcome { OUTCOME_DONE, OUTCOME_GRANTED, OUTCOME_REFUSED } outcome;
 
 typedef struct call {
-    uint8_t kind, who, here; /* here: 0 nobody can be in the queue, 1 somebody, from 2 on: who was invited */
-    bool is_wanted;          /* somebody waits for the answer */
+    uint8_t kind, who;
+    char hears;     /* ACQUIRE: as the script has it; RELEASE: '1' it may be in the queue */
+    bool is_wanted; /* somebody waits for the answer */
     int8_t incarnation;
     uint8_t outcome;
     bool is_owned;    /* REFUSED: somebody has it */
@@ -53,46 +54,35 @@ typedef struct call {
 } call;
 
 /* What a client asks for on the other connection, and what the server says there. */
-typedef enum listening_kind { LISTEN, LISTEN_NO_MORE, PING } listening_kind;
-enum { TO_NEWS = 1 << CONTENDERS };
+typedef enum listening_kind { LISTEN, LISTEN_NO_MORE } listening_kind;
 
 typedef struct listening {
     uint8_t kind;
-    uint8_t to; /* a set of contenders, and TO_NEWS */
+    uint8_t to; /* the contender */
 } listening;
 
-typedef enum message_kind { INVITATION, STANDBY, NEWS, PONG } message_kind;
+typedef enum message_kind { INVITATION, STANDBY, CONFIRMED } message_kind;
 
 typedef struct message {
     uint8_t kind, who;
 } message;
 
-/* redis_waiters in plain data. */
-typedef struct entry {
-    uint8_t who, channel;
-    bool is_here;
-    int8_t incarnation;
-} entry;
-
-typedef struct kept_waiters {
-    bool exists;
-    uint8_t hearing, interest, echo, invited;
-    bool is_named, is_observed, will_look;
+/* redis_listener in plain data. */
+typedef struct kept_listener {
+    bool exists, is_queued, waits, will_look;
+    uint8_t hearing, unconfirmed;
+    int8_t incarnation; /* that waits */
     int16_t look_ms, idle_ms;
-    uint8_t entries;
-    entry entry[ENTRIES]; /* in its order */
-} kept_waiters;
+} kept_listener;
 
 typedef struct client {
     bool has_commands, has_pushes; /* the connections are up */
-    bool watches;                  /* somebody wants to hear of the mutex */
     uint8_t calls, answered;       /* those that are answered come first */
     uint8_t listenings, messages;
-    uint8_t hears; /* what the server sends here: a set as above */
+    uint8_t hears; /* whose channel the server sends here: a set */
     call call[CALLS];
     listening listening[SAID];
     message message[SAID];
-    kept_waiters waiters;
 } client;
 
 typedef enum phase { PHASE_OUT, PHASE_SEEKS, PHASE_HOLDS, PHASE_LEAVES } phase;
@@ -103,9 +93,9 @@ typedef struct contender {
     bool is_pending; /* but not sent: there is no connection */
     bool is_kicked;  /* something was heard meanwhile */
     bool is_leaving; /* when the answer is there */
-    bool knows;      /* that somebody has the mutex */
     int8_t incarnation;
     int16_t token, wake_ms, until_ms;
+    kept_listener listener; /* to its channel, in its client */
 } contender;
 
 typedef struct world {
@@ -152,32 +142,27 @@ static inline uint64_t redis_machine_nonce(unsigned who, int8_t incarnation)
 
 /* --- redis_machine_clients.c ------------------------------------------------------------------------------ */
 
-/* What can happen to the waiters of a client. */
-typedef enum waiters_event {
-    EVENT_WATCH,
-    EVENT_UNWATCH,
-    EVENT_WOKEN,
-    EVENT_WAITS,
-    EVENT_GRANTED,
-    EVENT_LEFT,
+/* What can happen to what a client listens to for one of its contenders. */
+typedef enum listener_event {
+    EVENT_ASKS, /* an ACQUIRE is sent */
+    EVENT_REFUSED,
+    EVENT_LEFT, /* it was granted, or a RELEASE is sent */
+    EVENT_UNQUEUED,
     EVENT_UP,
     EVENT_CONFIRMED,
     EVENT_DOWN,
-    EVENT_MOVED,
-    EVENT_NEWS,
-    EVENT_INVITATION,
+    EVENT_INVITED,
     EVENT_STANDBY,
-    EVENT_LOOK,
-} waiters_event;
+    EVENT_TICK,
+} listener_event;
 
 bool redis_machine_has_room(const client *c);
-void redis_machine_happens(world *w, unsigned index, waiters_event what);
-void redis_machine_end_turn(world *w, unsigned index);
+void redis_machine_happens(world *w, unsigned who, listener_event what);
 void redis_machine_ask(world *w, unsigned who);
 void redis_machine_deliver(world *w, unsigned index, bool is_confirmed);
 void redis_machine_hear(world *w, unsigned index);
 void redis_machine_drop_message(client *c);
-void redis_machine_listen(client *c);
+void redis_machine_listen(world *w, unsigned index);
 void redis_machine_break_off(world *w, unsigned index, unsigned carried_out, bool is_late);
 void redis_machine_deafen(world *w, unsigned index);
 void redis_machine_connect(world *w, unsigned index, bool to_listen);
@@ -185,7 +170,6 @@ void redis_machine_expire(world *w, unsigned who);
 void redis_machine_come_to_time(world *w, unsigned who);
 void redis_machine_leave(world *w, unsigned who);
 void redis_machine_tick(world *w);
-void redis_machine_jump(world *w);
 
 /* --- redis_machine_server.c ------------------------------------------------------------------------------- */
 
@@ -195,8 +179,8 @@ void redis_machine_run(world *w, call *what);
 /* --- redis_machine_normal.c ------------------------------------------------------------------------------- */
 
 /* The machine that ships, made of plain data, and the other way round, which frees it. */
-void redis_machine_wake(const kept_waiters *from, simba_local now, redis_waiters *to);
-void redis_machine_lay_down(redis_waiters *from, simba_local now, kept_waiters *to);
+void redis_machine_wake(const kept_listener *from, unsigned who, simba_local now, redis_listener *to);
+void redis_machine_lay_down(redis_listener *from, simba_local now, kept_listener *to);
 void redis_machine_normalise(void *of);
 
 #endif

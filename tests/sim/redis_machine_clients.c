@@ -1,5 +1,5 @@
-/* The clients of the machine redis-waiters: their contenders, their connections, and how each carries out what its waiters
- * (waiters.c, as they ship) decide. In place of session.c, which keeps pointers, a few lines here do as it does. */
+/* The clients of the machine redis-waiters: their contenders, their connections, and how each carries out what its listeners
+ * (waiters.c, as they ship) decide. In place of commands.c and push.c, which keep pointers, a few lines here do as they do. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,162 +42,89 @@ static void put_listening(client *c, listening_kind kind, unsigned to)
     c->listening[c->listenings++] = (listening){(uint8_t)kind, (uint8_t)to};
 }
 
-/* --- what the waiters decide, as subs.c carries it out ------------------------------------------------------------ */
+/* --- what the listeners decide, as push.c carries it out ----------------------------------------------------------- */
 
 /* Also if it is under way: then it asks once more. */
 static void ask_again(world *w, unsigned who)
 {
     contender *k = &w->contender[who];
+    if (k->phase != PHASE_SEEKS || k->is_leaving)
+        return;
     if (k->is_asking)
         k->is_kicked = true;
     else
         redis_machine_ask(w, who);
 }
 
-/* To the first that can use it, as client/watches.h says. */
-static void push(world *w, unsigned index, bool is_release)
+static unsigned decide(world *w, redis_listener *l, listener_event what, unsigned who)
 {
-    for (unsigned who = 0; who < redis_machine_contenders(w); who++) {
-        contender *k = &w->contender[who];
-        if (redis_machine_client_of(w, who) != index || k->phase != PHASE_SEEKS || k->is_leaving || !k->knows)
-            continue;
-        if (is_release)
-            k->knows = false;
-        ask_again(w, who);
-        return;
-    }
-}
-
-static unsigned all_of(const kept_waiters *waiters)
-{
-    unsigned all = waiters->is_observed ? TO_NEWS : 0;
-    for (unsigned i = 0; i < waiters->entries; i++)
-        all |= 1U << waiters->entry[i].who;
-    return all;
-}
-
-/* A command of our own, whose answer nobody wants: it is not sent without a connection. */
-static void queue_up(client *c, unsigned mask)
-{
-    for (unsigned who = 0; who < CONTENDERS; who++)
-        if (c->has_commands && mask & 1U << who)
-            put(c, &(call){.kind = CALL_REJOIN, .who = (uint8_t)who});
-}
-
-static unsigned decide(const world *w, redis_waiters *waiters, waiters_event what, unsigned who, int8_t incarnation)
-{
-    const char *id = redis_machine_id(who);
-    const uint64_t nonce = redis_machine_nonce(who, incarnation);
+    const uint64_t nonce = redis_machine_nonce(who, w->contender[who].incarnation);
     switch (what) {
-    case EVENT_WATCH:
-        return simba__redis_waiters_watch(waiters, w->head.bounds[OBSERVES] > 0);
-    case EVENT_UNWATCH:
-        return simba__redis_waiters_unwatch(waiters, now);
-    case EVENT_WOKEN:
-        return simba__redis_waiters_woken(waiters);
-    case EVENT_WAITS:
-        return simba__redis_waiters_waits(waiters, id, nonce);
-    case EVENT_GRANTED:
+    case EVENT_ASKS:
+    case EVENT_REFUSED:
+        if (!simba__redis_listener_join(l, nonce))
+            abort();
+        return client_of(w, who)->has_pushes ? simba__redis_listener_up(l, 1) : 0;
     case EVENT_LEFT:
-        return simba__redis_waiters_left(waiters, id, nonce, what == EVENT_GRANTED);
+        simba__redis_listener_leave(l, nonce, now);
+        return 0;
+    case EVENT_UNQUEUED:
+        return simba__redis_listener_unqueued(l);
     case EVENT_UP:
-        return simba__redis_waiters_up(waiters);
+        return simba__redis_listener_up(l, 1);
     case EVENT_CONFIRMED:
-        return simba__redis_waiters_confirmed(waiters);
+        return simba__redis_listener_confirmed(l);
     case EVENT_DOWN:
-        return simba__redis_waiters_down(waiters);
-    case EVENT_MOVED:
-        return simba__redis_waiters_moved(waiters);
-    case EVENT_NEWS:
-        return simba__redis_waiters_news(waiters);
-    case EVENT_INVITATION:
-        return simba__redis_waiters_invitation(waiters, id);
+        simba__redis_listener_down(l);
+        return 0;
+    case EVENT_INVITED:
+        return simba__redis_listener_invited(l);
     case EVENT_STANDBY:
-        return simba__redis_waiters_standby(waiters, now, 0);
-    case EVENT_LOOK:
-        return simba__redis_waiters_look(waiters);
+        simba__redis_listener_standby(l, now, 0);
+        return 0;
+    case EVENT_TICK:
+        return simba__redis_listener_tick(l, now);
     }
     return 0;
 }
 
-static void happens_to(world *w, unsigned index, waiters_event what, unsigned who, int8_t incarnation)
+void redis_machine_happens(world *w, unsigned who, listener_event what)
 {
-    client *c = &w->client[index];
-    redis_waiters waiters;
-    unsigned put_back = 0;
-    if (!c->waiters.exists && what != EVENT_WATCH && what != EVENT_WAITS)
+    kept_listener *kept = &w->contender[who].listener;
+    client *c = client_of(w, who);
+    redis_listener l;
+    if (!kept->exists && what != EVENT_REFUSED)
         return;
-    if (c->waiters.exists)
-        redis_machine_wake(&c->waiters, now, &waiters);
+    if (kept->exists)
+        redis_machine_wake(kept, who, now, &l);
     else
-        simba__redis_waiters_init(&waiters, now);
-    const unsigned actions = decide(w, &waiters, what, who, incarnation);
-    redis_waiter *waiter = actions & REDIS_QUEUE_UP ? simba__redis_waiters_queue_up(waiters.first) : NULL;
-    for (; waiter; waiter = simba__redis_waiters_queue_up(waiter->next))
-        put_back |= 1U << (waiter->id[0] - 'a');
-    redis_machine_lay_down(&waiters, now, &c->waiters);
+        simba__redis_listener_init(&l, now);
+    const unsigned actions = decide(w, &l, what, who);
+    redis_machine_lay_down(&l, now, kept);
     if (actions & REDIS_SUBSCRIBE)
-        put_listening(c, LISTEN, all_of(&c->waiters));
-    if (actions & REDIS_SUBSCRIBE_NEWS)
-        put_listening(c, LISTEN, TO_NEWS);
-    if (actions & REDIS_UNSUBSCRIBE_NEWS)
-        put_listening(c, LISTEN_NO_MORE, TO_NEWS);
-    if (actions & REDIS_SUBSCRIBE_ID)
-        put_listening(c, LISTEN, 1U << who);
-    if (actions & REDIS_CONFIRM)
-        put_listening(c, PING, 0);
+        put_listening(c, LISTEN, who);
     if (actions & REDIS_UNSUBSCRIBE)
-        put_listening(c, LISTEN_NO_MORE, all_of(&c->waiters));
-    if (actions & REDIS_UNSUBSCRIBE_ID)
-        put_listening(c, LISTEN_NO_MORE, 1U << who);
-    queue_up(c, put_back);
-    if (actions & REDIS_TELL_CHANGED)
-        push(w, index, false);
-    if (actions & REDIS_TELL_RELEASED)
-        push(w, index, true);
-    if (actions & REDIS_TELL_ID && w->contender[who].phase == PHASE_SEEKS && !w->contender[who].is_leaving)
+        put_listening(c, LISTEN_NO_MORE, who);
+    if (actions & REDIS_DROP)
+        memset(kept, 0, sizeof *kept);
+    if (actions & (REDIS_TELL_CHANGED | REDIS_TELL_RELEASED))
         ask_again(w, who);
-}
-
-void redis_machine_happens(world *w, unsigned index, waiters_event what)
-{
-    happens_to(w, index, what, 0, 0);
-}
-
-/* The end of a turn: does anybody want to hear of it? */
-void redis_machine_end_turn(world *w, unsigned index)
-{
-    client *c = &w->client[index];
-    bool wants = false;
-    for (unsigned who = 0; who < redis_machine_contenders(w); who++)
-        wants |= redis_machine_client_of(w, who) == index && w->contender[who].phase == PHASE_SEEKS &&
-                 w->contender[who].knows;
-    if (wants != c->watches) {
-        c->watches = wants;
-        redis_machine_happens(w, index, wants ? EVENT_WATCH : EVENT_UNWATCH);
-        if (wants && c->has_pushes)
-            redis_machine_happens(w, index, EVENT_UP);
-    }
-    if (c->waiters.exists && c->waiters.interest == REDIS_DUE) {
-        redis_machine_happens(w, index, EVENT_WOKEN);
-        redis_machine_end_turn(w, index);
-    }
 }
 
 /* --- contenders --------------------------------------------------------------------------------------------------- */
 
-static uint8_t whose_invitation(kept_waiters *waiters, bool is_named)
+static char says(world *w, unsigned who)
 {
-    redis_waiters copy;
-    if (!waiters->exists)
-        return 0;
-    redis_machine_wake(waiters, now, &copy);
-    const char *invited = simba__redis_waiters_invited(&copy);
-    const uint8_t here = invited[0] ? (uint8_t)(2 + invited[0] - 'a') : 1;
-    if (is_named)
-        simba__redis_waiters_named(&copy);
-    redis_machine_lay_down(&copy, now, waiters);
-    return here;
+    kept_listener *kept = &w->contender[who].listener;
+    redis_listener l;
+    if (!kept->exists)
+        return '0';
+    redis_machine_happens(w, who, EVENT_ASKS);
+    redis_machine_wake(kept, who, now, &l);
+    const char hears = simba__redis_listener_says(&l);
+    l.queued |= hears == '1';
+    redis_machine_lay_down(&l, now, kept);
+    return hears;
 }
 
 static void send(world *w, unsigned who)
@@ -208,14 +135,15 @@ static void send(world *w, unsigned who)
     if (k->is_pending)
         return;
     const bool leaves = k->phase == PHASE_LEAVES;
+    if (leaves)
+        redis_machine_happens(w, who, EVENT_LEFT);
+    const char hears = !leaves ? says(w, who) : k->listener.is_queued ? '1' : '0';
     put(c, &(call){.kind = leaves ? CALL_RELEASE : CALL_ACQUIRE,
                    .who = (uint8_t)who,
-                   .here = whose_invitation(&c->waiters, !leaves),
+                   .hears = hears,
                    .is_wanted = true,
                    .incarnation = k->incarnation,
                    .token = k->token});
-    if (leaves)
-        happens_to(w, redis_machine_client_of(w, who), EVENT_LEFT, who, k->incarnation);
 }
 
 void redis_machine_ask(world *w, unsigned who)
@@ -253,7 +181,6 @@ static void won(world *w, unsigned who, const call *answer)
 static void lost(world *w, unsigned who, const call *answer)
 {
     contender *k = &w->contender[who];
-    k->knows = answer->is_owned;
     k->wake_ms = answer->is_owned ? answer->ends_ms : 1;
     if (k->is_leaving)
         give_back(w, who);
@@ -281,6 +208,8 @@ void redis_machine_deliver(world *w, unsigned index, bool is_confirmed)
     const unsigned who = answer.who;
     contender *k = &w->contender[who];
     drop_call(c);
+    if (answer.kind == CALL_RELEASE)
+        redis_machine_happens(w, who, EVENT_UNQUEUED);
     if (!answer.is_wanted)
         return;
     if (answer.kind == CALL_RELEASE) {
@@ -289,7 +218,13 @@ void redis_machine_deliver(world *w, unsigned index, bool is_confirmed)
         k->incarnation++;
         return;
     }
-    happens_to(w, index, answer.outcome == OUTCOME_GRANTED ? EVENT_GRANTED : EVENT_WAITS, who, answer.incarnation);
+    if (answer.outcome == OUTCOME_GRANTED) {
+        redis_machine_happens(w, who, EVENT_LEFT);
+        redis_machine_happens(w, who, EVENT_UNQUEUED);
+    } else {
+        redis_machine_happens(w, who, EVENT_REFUSED);
+        k->is_kicked |= answer.hears != '1' && k->listener.hearing == REDIS_HEARS;
+    }
     if (!is_confirmed) {
         w->left[REFUSALS]--;
         failed(w, who);
@@ -304,21 +239,10 @@ void redis_machine_deliver(world *w, unsigned index, bool is_confirmed)
 
 void redis_machine_hear(world *w, unsigned index)
 {
+    static const listener_event events[] = {
+        [INVITATION] = EVENT_INVITED, [STANDBY] = EVENT_STANDBY, [CONFIRMED] = EVENT_CONFIRMED};
     const message what = w->client[index].message[0];
-    switch ((message_kind)what.kind) {
-    case INVITATION:
-        happens_to(w, index, EVENT_INVITATION, what.who, 0);
-        break;
-    case STANDBY:
-        redis_machine_happens(w, index, EVENT_STANDBY);
-        break;
-    case NEWS:
-        redis_machine_happens(w, index, EVENT_NEWS);
-        break;
-    case PONG:
-        redis_machine_happens(w, index, EVENT_CONFIRMED);
-        break;
-    }
+    redis_machine_happens(w, what.who, events[what.kind]);
 }
 
 void redis_machine_drop_message(client *c)
@@ -327,17 +251,18 @@ void redis_machine_drop_message(client *c)
     memset(&c->message[c->messages], 0, sizeof *c->message);
 }
 
-void redis_machine_listen(client *c)
+void redis_machine_listen(world *w, unsigned index)
 {
+    client *c = &w->client[index];
     const listening what = c->listening[0];
     memmove(&c->listening[0], &c->listening[1], --c->listenings * sizeof *c->listening);
     memset(&c->listening[c->listenings], 0, sizeof *c->listening);
-    if (what.kind == LISTEN)
-        c->hears |= what.to;
-    else if (what.kind == LISTEN_NO_MORE)
-        c->hears &= (uint8_t)~what.to;
-    else
-        c->message[c->messages++] = (message){PONG, 0};
+    if (what.kind == LISTEN_NO_MORE) {
+        c->hears &= (uint8_t) ~(1U << what.to);
+        return;
+    }
+    c->hears |= (uint8_t)(1U << what.to);
+    c->message[c->messages++] = (message){CONFIRMED, what.to};
 }
 
 /* --- what goes wrong ------------------------------------------------------------------------------------------------ */
@@ -374,7 +299,9 @@ void redis_machine_deafen(world *w, unsigned index)
     c->listenings = c->messages = c->hears = 0;
     memset(c->listening, 0, sizeof c->listening);
     memset(c->message, 0, sizeof c->message);
-    redis_machine_happens(w, index, EVENT_DOWN);
+    for (unsigned who = 0; who < redis_machine_contenders(w); who++)
+        if (redis_machine_client_of(w, who) == index)
+            redis_machine_happens(w, who, EVENT_DOWN);
 }
 
 void redis_machine_connect(world *w, unsigned index, bool to_listen)
@@ -382,7 +309,9 @@ void redis_machine_connect(world *w, unsigned index, bool to_listen)
     client *c = &w->client[index];
     if (to_listen) {
         c->has_pushes = true;
-        redis_machine_happens(w, index, EVENT_UP);
+        for (unsigned who = 0; who < redis_machine_contenders(w); who++)
+            if (redis_machine_client_of(w, who) == index)
+                redis_machine_happens(w, who, EVENT_UP);
         return;
     }
     c->has_commands = true;
@@ -429,7 +358,6 @@ static void pass(world *w, int16_t ms)
     stored *store = &w->store;
     w->head.at_ms += ms;
     store->lock_ends_ms -= ms;
-    store->ends_ms -= ms;
     w->late.ends_ms -= w->has_late ? ms : 0;
     for (unsigned i = 0; i < redis_machine_clients(w); i++) {
         client *c = &w->client[i];
@@ -437,12 +365,13 @@ static void pass(world *w, int16_t ms)
             c->call[k].asked_ms -= ms;
             c->call[k].ends_ms -= ms;
         }
-        c->waiters.look_ms -= c->waiters.will_look ? ms : 0;
-        c->waiters.idle_ms -= c->waiters.exists && !c->watches ? ms : 0;
     }
     for (unsigned i = 0; i < redis_machine_contenders(w); i++) {
         w->contender[i].wake_ms -= ms;
         w->contender[i].until_ms -= ms;
+        kept_listener *kept = &w->contender[i].listener;
+        kept->look_ms -= kept->will_look ? ms : 0;
+        kept->idle_ms -= kept->exists && !kept->waits ? ms : 0;
     }
 }
 
@@ -450,29 +379,5 @@ void redis_machine_tick(world *w)
 {
     pass(w, TICK_MS);
     w->store.next = NOBODY; /* what is kept for somebody is kept for less than a step */
-    w->store.standbys = 0;
-    memset(w->store.standby, 0, sizeof w->store.standby);
-}
-
-/* Those who lead renew in time, and those who wait have heard of that; all else has ended. */
-void redis_machine_jump(world *w)
-{
-    contender before[CONTENDERS];
-    const stored store = w->store;
-    bool is_held = false;
-    memcpy(before, w->contender, sizeof before);
-    w->left[DAYS]--;
-    for (unsigned i = 0; i < 3; i++)
-        redis_machine_tick(w);
-    for (unsigned i = 0; i < redis_machine_contenders(w); i++)
-        if (before[i].phase == PHASE_HOLDS) {
-            w->contender[i].until_ms = before[i].until_ms;
-            is_held = true;
-        }
-    if (is_held) {
-        w->store.lock_ends_ms = store.lock_ends_ms;
-        w->store.ends_ms = store.ends_ms;
-    }
-    for (unsigned i = 0; i < w->store.queued; i++)
-        w->store.age[i] += w->store.age[i] < JUMPS;
+    w->store.has_standby = false;
 }

@@ -4,10 +4,8 @@
 
 #include "sim/redis_machine.h"
 #include "util/clock.h"
-#include "util/hash.h"
-#include "util/mem.h"
 
-/* --- waiters, as plain data ----------------------------------------------------------------------------------- */
+/* --- listeners, as plain data --------------------------------------------------------------------------------- */
 
 static simba_local later(simba_local now, int16_t ms)
 {
@@ -19,69 +17,38 @@ static int16_t ms_until(simba_local at, simba_local now)
     return (int16_t)((at.ns - now.ns) / SIMBA__NS_PER_MS);
 }
 
-/* The last of the list first, as if they had come in that order. */
-static void add_entry(redis_waiters *to, const entry *from)
+void redis_machine_wake(const kept_listener *from, unsigned who, simba_local now, redis_listener *to)
 {
-    const char *id = redis_machine_id(from->who);
-    redis_waiter *waiter = simba__table_reserve(&to->ids) ? simba__calloc(1, sizeof *waiter + strlen(id) + 1) : NULL;
-    if (!waiter)
+    *to = (redis_listener){.hearing = (redis_hearing)from->hearing,
+                           .unconfirmed = from->unconfirmed,
+                           .queued = from->is_queued,
+                           .idle_until = later(now, from->idle_ms)};
+    if (from->waits && !simba__redis_listener_join(to, redis_machine_nonce(who, from->incarnation)))
         abort();
-    strcpy(waiter->id, id);
-    waiter->nonce = redis_machine_nonce(from->who, from->incarnation);
-    waiter->here = from->is_here;
-    waiter->channel = (redis_channel)from->channel;
-    simba__table_add(&to->ids, &waiter->entry, simba__hash(id));
-    waiter->next = to->first;
-    if (to->first)
-        to->first->before = waiter;
-    to->first = waiter;
-    to->here += from->is_here;
-    to->gone += !from->is_here;
+    if (from->will_look)
+        to->look_at = later(now, from->look_ms);
 }
 
-void redis_machine_wake(const kept_waiters *from, simba_local now, redis_waiters *to)
+void redis_machine_lay_down(redis_listener *from, simba_local now, kept_listener *to)
 {
-    simba__redis_waiters_init(to, now);
-    to->hearing = (redis_hearing)from->hearing;
-    to->interest = (redis_interest)from->interest;
-    to->echo = (redis_echo)from->echo;
-    to->named = from->is_named;
-    to->observed = from->is_observed;
-    to->will_look = from->will_look;
-    to->look_at = later(now, from->look_ms);
-    to->idle_until = later(now, from->idle_ms);
-    if (from->invited != NOBODY)
-        strcpy(to->invited, redis_machine_id(from->invited));
-    for (unsigned i = from->entries; i-- > 0;)
-        add_entry(to, &from->entry[i]);
-}
-
-void redis_machine_lay_down(redis_waiters *from, simba_local now, kept_waiters *to)
-{
-    const bool is_watched = simba__redis_waiters_watched(from);
     memset(to, 0, sizeof *to);
     to->exists = true;
     to->hearing = (uint8_t)from->hearing;
-    to->interest = (uint8_t)from->interest;
-    to->echo = (uint8_t)from->echo;
-    to->is_named = from->named && from->invited[0];
-    to->is_observed = from->observed;
-    to->will_look = from->will_look;
-    to->look_ms = from->will_look ? ms_until(from->look_at, now) : 0;
-    to->idle_ms = is_watched ? 0 : ms_until(from->idle_until, now);
-    to->invited = from->invited[0] ? (uint8_t)(from->invited[0] - 'a') : NOBODY;
-    for (const redis_waiter *waiter = from->first; waiter; waiter = waiter->next) {
-        if (to->entries == ENTRIES)
-            abort();
-        to->entry[to->entries++] = (entry){(uint8_t)(waiter->id[0] - 'a'), (uint8_t)waiter->channel, waiter->here,
-                                           (int8_t)(waiter->nonce % 1000)};
-    }
-    simba__redis_waiters_fini(from);
+    to->unconfirmed = (uint8_t)from->unconfirmed;
+    to->is_queued = from->queued;
+    to->will_look = from->look_at.ns != 0;
+    to->look_ms = to->will_look ? ms_until(from->look_at, now) : 0;
+    to->waits = from->waiters != NULL;
+    to->idle_ms = to->waits ? 0 : ms_until(from->idle_until, now);
+    if (to->waits && from->waiters->next)
+        abort();
+    to->incarnation = to->waits ? (int8_t)(from->waiters->nonce % 1000) : 0;
+    simba__redis_listener_fini(from);
 }
 
 /* --- numbers ---------------------------------------------------------------------------------------------------- */
 
-enum { NUMBERS = CLIENTS * (CALLS + ENTRIES) + 16 };
+enum { NUMBERS = CLIENTS * CALLS + 2 * CONTENDERS + 16 };
 
 typedef struct numbers {
     int16_t *tokens[NUMBERS];
@@ -152,7 +119,6 @@ static void normalise_store(stored *store)
     store->owner = store->id = 0; /* the grant counts together with a lock only */
     store->lock_ends_ms = 0;
     store->incarnation = -1;
-    store->ends_ms = -1;
 }
 
 static void normalise_contender(contender *k)
@@ -162,7 +128,7 @@ static void normalise_contender(contender *k)
     k->wake_ms = k->phase == PHASE_SEEKS && !k->is_asking ? not_before(k->wake_ms, 0) : 0;
     k->until_ms = k->phase == PHASE_HOLDS ? not_before(k->until_ms, 0) : 0;
     if (k->phase != PHASE_SEEKS)
-        k->knows = k->is_kicked = false;
+        k->is_kicked = false;
     if (k->phase == PHASE_OUT)
         k->is_leaving = false;
 }
@@ -193,6 +159,10 @@ void redis_machine_normalise(void *of)
         normalise_contender(k);
         add_token(&n, &k->token);
         add_incarnation(&n, i, &k->incarnation);
+        if (k->listener.waits)
+            add_incarnation(&n, i, &k->listener.incarnation);
+        k->listener.look_ms = not_before(k->listener.look_ms, 0);
+        k->listener.idle_ms = not_before(k->listener.idle_ms, 0);
     }
     for (unsigned i = 0; i < redis_machine_clients(w); i++) {
         client *c = &w->client[i];
@@ -200,10 +170,6 @@ void redis_machine_normalise(void *of)
             normalise_call(&c->call[k]);
             add_call(&n, &c->call[k]);
         }
-        for (unsigned k = 0; k < c->waiters.entries; k++)
-            add_incarnation(&n, c->waiters.entry[k].who, &c->waiters.entry[k].incarnation);
-        c->waiters.look_ms = not_before(c->waiters.look_ms, 0);
-        c->waiters.idle_ms = not_before(c->waiters.idle_ms, 0);
     }
     close_gaps(&n);
 }

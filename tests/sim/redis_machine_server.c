@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/scripts.h"
 #include "sim/redis_machine.h"
 #include "sim/redis_model.h"
-#include "util/mem.h"
+#include "stores/redis/redis.h"
 
-#define NOW_S INT64_C(1794792640) /* a multiple of 16, at which those who join a queue tidy it up */
+#define NOW_S INT64_C(1794792640)
 #define NOW_MS (NOW_S * 1000)
+#define KEPT_MS INT64_C(2764800000) /* KEPT of the scripts */
 #define TOKEN_BASE (NOW_S * 1000000 - 10000)
-#define TOKEN_NEXT 10000
 
 /* --- what is stored, as keys ---------------------------------------------------------------------------------- */
 
@@ -25,57 +24,49 @@ static unsigned who_is(const char *id, size_t length)
     return NOBODY;
 }
 
-/* As `save` in scripts.c writes it. */
-static void write_grant(const stored *from, char *text, size_t size)
+static void set_number(sim_key *hash, const char *field, int64_t number)
 {
-    char tail[64] = "";
-    if (from->next != NOBODY || from->standbys > 0) {
-        const char *next = from->next == NOBODY ? "" : redis_machine_id(from->next);
-        int length = snprintf(tail, sizeof tail, "%" PRId64 " %" PRId64 " %zu %s@@", NOW_MS + 100, NOW_MS + 100,
-                              strlen(next), next);
-        for (unsigned i = 0; i < from->standbys; i++)
-            length += snprintf(tail + length, sizeof tail - (size_t)length, "%s@@", redis_machine_id(from->standby[i]));
-        snprintf(tail + length, sizeof tail - (size_t)length, ".");
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    keys_set_field(hash, field, text);
+}
+
+static void write_grant(const stored *from, sim_key *grant)
+{
+    grant->expires_ms = NOW_MS + (from->has_lock ? from->lock_ends_ms : 0) + KEPT_MS;
+    set_number(grant, "token", TOKEN_BASE + from->token);
+    if (from->incarnation < 0)
+        keys_set_field(grant, "nonce", "");
+    else
+        set_number(grant, "nonce", (int64_t)redis_machine_nonce(from->id, from->incarnation));
+    keys_set_field(grant, "id", redis_machine_id(from->id));
+    set_number(grant, "transition", LEASE_MS - TTL_MS);
+    if (from->next != NOBODY) {
+        keys_set_field(grant, "next", redis_machine_id(from->next));
+        set_number(grant, "next_until", NOW_MS + 100);
     }
-    const uint64_t nonce = from->incarnation < 0 ? 0 : redis_machine_nonce(from->id, from->incarnation);
-    snprintf(text, size, "%016" PRId64 " %020" PRIu64 " %015" PRId64 " %016d %015" PRId64 " %d@@%s@@%s",
-             TOKEN_BASE + from->token, nonce, NOW_MS + from->ends_ms, 0, NOW_MS, LEASE_MS - TTL_MS,
-             redis_machine_id(from->id), tail);
+    if (from->has_standby)
+        set_number(grant, "standby_until", NOW_MS + 100);
 }
 
-static void read_tail(const char *tail, stored *to)
+static int64_t number_of_field(const sim_key *hash, const char *field)
 {
-    int64_t invited_until, told_until;
-    int length, at = 0;
-    to->next = NOBODY;
-    to->standbys = 0;
-    if (sscanf(tail, "%" SCNd64 " %" SCNd64 " %d %n", &invited_until, &told_until, &length, &at) < 3 || at == 0)
-        return;
-    const char *rest = tail + at;
-    if (invited_until > NOW_MS)
-        to->next = (uint8_t)who_is(rest, (size_t)length);
-    rest += length + 2;
-    for (const char *end; told_until > NOW_MS && to->standbys < 2 && (end = strstr(rest, "@@")) != NULL; rest = end + 2)
-        to->standby[to->standbys++] = (uint8_t)who_is(rest, (size_t)(end - rest));
+    const char *text = keys_field(hash, field);
+    return text ? strtoll(text, NULL, 10) : 0;
 }
 
-static void read_grant(const char *text, stored *to)
+static void read_grant(const sim_key *grant, stored *to)
 {
-    const uint64_t nonce = strtoull(text + 17, NULL, 10);
-    const char *id = strstr(text, "@@") + 2;
-    const char *end = strstr(id, "@@");
-    const int64_t ends_ms = strtoll(text + 38, NULL, 10) - NOW_MS;
+    const int64_t nonce = number_of_field(grant, "nonce");
+    const char *id = keys_field(grant, "id");
+    const char *next = keys_field(grant, "next");
     to->has_grant = true;
-    to->token = (int16_t)(strtoll(text, NULL, 10) - TOKEN_BASE);
-    to->id = (uint8_t)who_is(id, (size_t)(end - id));
+    to->token = (int16_t)(number_of_field(grant, "token") - TOKEN_BASE);
+    to->id = id ? (uint8_t)who_is(id, strlen(id)) : 0;
     to->incarnation = nonce == 0 ? -1 : (int8_t)(nonce % 1000);
-    to->ends_ms = ends_ms < 0 ? -1 : (int16_t)ends_ms;
-    read_tail(end + 2, to);
-}
-
-static double score_of(unsigned age, unsigned behind)
-{
-    return (double)NOW_S - 0.5 - (double)age * JUMP_S - (double)behind / 1000;
+    if (next && number_of_field(grant, "next_until") > NOW_MS)
+        to->next = (uint8_t)who_is(next, strlen(next));
+    to->has_standby = number_of_field(grant, "standby_until") > NOW_MS;
 }
 
 static void unpack(const stored *from, sim_keys *to)
@@ -87,10 +78,10 @@ static void unpack(const stored *from, sim_keys *to)
         lock->expires_ms = NOW_MS + from->lock_ends_ms;
     }
     if (from->has_grant)
-        write_grant(from, keys_make(to, "simba:{m}:grant", SIM_KEY_STRING)->u.text, SIM_LINE);
+        write_grant(from, keys_make(to, "simba:{m}:grant", SIM_KEY_HASH));
     for (unsigned i = 0; i < from->queued; i++)
         keys_add_member(keys_make(to, "simba:{m}:contender", SIM_KEY_ZSET), redis_machine_id(from->queue[i]),
-                        score_of(from->age[i], from->queued - i));
+                        (double)NOW_S - 0.6 - (double)(from->queued - i) / 1000);
 }
 
 static void pack(sim_keys *from, stored *to)
@@ -107,23 +98,27 @@ static void pack(sim_keys *from, stored *to)
         to->lock_ends_ms = (int16_t)(lock->expires_ms - NOW_MS);
     }
     if (grant)
-        read_grant(grant->u.text, to);
-    for (unsigned i = 0; queue && i < queue->count; i++) {
-        const sim_scored *member = &queue->u.member[i];
-        to->queue[i] = (uint8_t)who_is(member->name, strlen(member->name));
-        to->age[i] = (uint8_t)(((double)NOW_S - 0.5 - member->score) / JUMP_S + 0.5);
-    }
+        read_grant(grant, to);
+    for (unsigned i = 0; queue && i < queue->count; i++)
+        to->queue[i] = (uint8_t)who_is(queue->u.member[i].name, strlen(queue->u.member[i].name));
     to->queued = queue ? (uint8_t)queue->count : 0;
 }
 
 /* --- messages ------------------------------------------------------------------------------------------------- */
 
-static int64_t tell(world *w, unsigned to, message_kind kind, unsigned who)
+/* How many hear it. */
+static int64_t publish(void *user, const char *channel, const char *text)
 {
+    world *w = user;
+    const char *suffix = channel + strlen("simba:{m}");
     int64_t heard = 0;
-    for (unsigned i = 0; i < redis_machine_clients(w); i++) {
+    if (*suffix != ':')
+        return 0;
+    const unsigned who = who_is(suffix + 1, strlen(suffix + 1));
+    const message_kind kind = strncmp(text, "standby@@", 9) == 0 ? STANDBY : INVITATION;
+    for (unsigned i = 0; i < redis_machine_clients(w) && who != NOBODY; i++) {
         client *c = &w->client[i];
-        if (!c->has_pushes || !(c->hears & to))
+        if (!c->has_pushes || !(c->hears & 1U << who))
             continue;
         if (c->messages == SAID)
             abort();
@@ -133,23 +128,9 @@ static int64_t tell(world *w, unsigned to, message_kind kind, unsigned who)
     return heard;
 }
 
-/* How many hear it. */
-static int64_t publish(void *user, const char *channel, const char *text)
-{
-    world *w = user;
-    const char *suffix = channel + strlen("simba:{m}");
-    (void)text;
-    if (*suffix == '\0' || strcmp(suffix, "@@") == 0)
-        return tell(w, TO_NEWS, NEWS, 0);
-    const bool invites = *suffix == ':';
-    const char *id = suffix + (invites ? 1 : 2);
-    const unsigned who = who_is(id, strlen(id));
-    return who == NOBODY ? 0 : tell(w, 1U << who, invites ? INVITATION : STANDBY, who);
-}
-
 /* --- scripts -------------------------------------------------------------------------------------------------- */
 
-static const redis_script used[] = {REDIS_ACQUIRE, REDIS_RELEASE, REDIS_REJOIN};
+static const redis_script used[] = {REDIS_ACQUIRE, REDIS_RELEASE};
 
 /* A Lua serves one thread at a time. Threads come and go, so those that nobody uses are kept here. */
 static struct {
@@ -160,7 +141,6 @@ static struct {
 
 static sim_scripts *take_lua(void)
 {
-    static const redis_options single = {.kind = REDIS_SINGLE};
     pthread_mutex_lock(&spare.lock);
     sim_scripts *scripts = spare.count > 0 ? spare.at[--spare.count] : NULL;
     pthread_mutex_unlock(&spare.lock);
@@ -168,10 +148,9 @@ static sim_scripts *take_lua(void)
         return scripts;
     scripts = scripts_new();
     for (unsigned i = 0; i < sizeof used / sizeof *used; i++) {
-        char *text = simba__redis_script_text(used[i], &single);
-        if (!text || scripts_load(scripts, text, strlen(text)) != i)
+        const char *text = simba__redis_scripts[used[i]].text;
+        if (scripts_load(scripts, text, strlen(text)) != i)
             abort();
-        simba__free(text);
     }
     return scripts;
 }
@@ -197,50 +176,18 @@ static void add(words *all, const char *word)
     all->at[all->count++] = word;
 }
 
-static void take_list(call *what, const sim_answer *answer)
-{
-    const int64_t ends_ms = answer->item[6].number - NOW_MS;
-    what->outcome = what->kind == CALL_ACQUIRE ? OUTCOME_REFUSED : OUTCOME_DONE;
-    what->is_owned = answer->item[2].text[0] != '\0';
-    what->ends_ms = what->is_owned ? (int16_t)ends_ms : 0;
-}
-
-/* "#", the place, the time, and a grant whose end is its third field. */
-static void take_place(call *what, const char *text)
-{
-    long long ends_ms = 0;
-    if (sscanf(text, "#%*u %*u %*u %*u %lld", &ends_ms) != 1)
-        abort();
-    what->outcome = OUTCOME_REFUSED;
-    what->is_owned = true;
-    what->ends_ms = (int16_t)(ends_ms - NOW_MS);
-}
-
+/* {outcome, now, owner, token, end, …} */
 static void take_answer(call *what, const sim_answer *answer)
 {
-    stored granted;
-    what->token = what->ends_ms = 0;
-    if (answer->kind == ANSWER_ERROR) {
+    if (answer->kind != ANSWER_LIST) {
         fprintf(stderr, "simba-sim: a script answers %s\n", answer->item[0].text);
         abort();
     }
-    if (answer->kind == ANSWER_LIST) {
-        take_list(what, answer);
-    } else if (answer->kind == ANSWER_TEXT && answer->item[0].text[0] == '#') {
-        take_place(what, answer->item[0].text);
-    } else if (answer->kind == ANSWER_TEXT) {
-        read_grant(answer->item[0].text, &granted);
-        what->outcome = OUTCOME_GRANTED;
-        what->token = granted.token;
-        what->ends_ms = granted.ends_ms;
-    } else {
-        what->outcome = OUTCOME_DONE;
-    }
-}
-
-static unsigned number_of(call_kind kind)
-{
-    return kind == CALL_ACQUIRE ? 0 : kind == CALL_REJOIN ? 2 : 1;
+    const bool granted = what->kind == CALL_ACQUIRE && answer->item[0].number == 1;
+    what->is_owned = answer->count > 2;
+    what->token = granted ? (int16_t)(answer->item[3].number - TOKEN_BASE) : 0;
+    what->ends_ms = what->is_owned ? (int16_t)(answer->item[4].number - NOW_MS) : 0;
+    what->outcome = what->kind != CALL_ACQUIRE ? OUTCOME_DONE : granted ? OUTCOME_GRANTED : OUTCOME_REFUSED;
 }
 
 void redis_machine_run(world *w, call *what)
@@ -248,30 +195,22 @@ void redis_machine_run(world *w, call *what)
     static _Thread_local sim_server server;
     static _Thread_local sim_answer answer;
     const sim_alone alone = {.now_us = NOW_S * 1000000, .publish = publish, .user = w};
-    const unsigned number = number_of((call_kind)what->kind);
-    const simba_request request = {.nonce = redis_machine_nonce(what->who, what->incarnation),
-                                   .token = what->token ? (uint64_t)(TOKEN_BASE + what->token) : 0,
-                                   .ttl_ms = TTL_MS,
-                                   .transition_ms = LEASE_MS - TTL_MS};
-    const redis_numbers numbers = simba__redis_numbers_of(&request);
-    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE], here[8];
+    const unsigned number = what->kind == CALL_ACQUIRE ? 0 : 1;
+    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE], nonce[24], token[24], lease[24], kept[24], transition[24];
+    const char hears[2] = {what->hears};
+    const size_t count = simba__redis_keys(used[number], "m", keys);
     words all = {.count = 0};
-    const size_t count = simba__redis_script_keys(used[number], false, "m", keys);
     for (size_t i = 0; i < count; i++)
         add(&all, keys[i]);
-    snprintf(here, sizeof here, "%s%s", what->here ? "@@" : "",
-             what->here > 1 ? redis_machine_id(what->here - 2U) : "");
-    add(&all, redis_machine_id(what->who));
-    if (what->kind == CALL_ACQUIRE) {
-        add(&all, numbers.nonce);
-        add(&all, numbers.total);
-        add(&all, numbers.transition);
-        add(&all, "1");
-        add(&all, here);
-    } else if (what->kind != CALL_REJOIN) {
-        add(&all, numbers.head);
-        add(&all, here);
-    }
+    snprintf(nonce, sizeof nonce, "%" PRIu64, redis_machine_nonce(what->who, what->incarnation));
+    snprintf(token, sizeof token, "%" PRId64, what->token ? TOKEN_BASE + what->token : 0);
+    snprintf(lease, sizeof lease, "%d", LEASE_MS);
+    snprintf(kept, sizeof kept, "%" PRId64, LEASE_MS + KEPT_MS);
+    snprintf(transition, sizeof transition, "%d", LEASE_MS - TTL_MS);
+    const char *const acquire[] = {redis_machine_id(what->who), nonce, lease, kept, transition, hears, "0", "PUBLISH"};
+    const char *const release[] = {redis_machine_id(what->who), nonce, token, hears, "PUBLISH", ""};
+    for (unsigned i = 0; i < (number == 0 ? 8 : 6); i++)
+        add(&all, number == 0 ? acquire[i] : release[i]);
     memset(&server.keys, 0, sizeof server.keys);
     server.alone = &alone;
     unpack(&w->store, &server.keys);

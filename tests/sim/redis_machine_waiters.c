@@ -2,8 +2,8 @@
  * asks on one connection and listens on another, each in order; the two overtake each other, and break apart from each other. An answer
  * may come when nobody waits for it any more (`expiries`), a grant may not count because too few replicas have it (`refusals`),
  * and a command on a connection that broke may reach the server late. Contenders enter (`enters`), lead and leave; waiters leave
- * (`leaves`); time goes on while something is under way (`delays`); messages are lost or repeated (`losses`, `repeats`); and half a day
- * goes by (`days`). With `observes=1` the clients also hear of every grant and release. Nobody renews: core is explored by explore.h.
+ * (`leaves`); time goes on while something is under way (`delays`); messages are lost or repeated (`losses`, `repeats`). Nobody renews:
+ * core is explored by explore.h.
  *
  * S1: who leads has the lock, so no other leads, and nothing that comes late has ended the grant. S3: tokens grow. From every world, when all
  * is well again: L1, somebody leads within a lease; L2, whoever waits stands in the queue or is invited, and when the leader leaves the next
@@ -23,8 +23,7 @@ typedef enum choice_kind {
     CHOICE_HEAR,    /* and the client; slot 1: it is lost, 2: it comes once more */
     CHOICE_CONNECT, /* slot 0: to ask, 1: to listen */
     CHOICE_WAKE,    /* a contender, at its time */
-    CHOICE_LOOK,    /* the waiters, likewise */
-    CHOICE_FORGET,  /* a subscription that nobody needs */
+    CHOICE_LOOK,    /* a listener, likewise: it tells its contender, or goes */
     CHOICE_TICK,
     CHOICE_ENTER,
     CHOICE_LEAVE,
@@ -32,7 +31,6 @@ typedef enum choice_kind {
     CHOICE_BREAK, /* the connection to ask on; slot: twice how many commands are carried out, and 1 if the next one comes late */
     CHOICE_DEAFEN, /* the other one */
     CHOICE_LATE,   /* what comes late comes */
-    CHOICE_JUMP,   /* half a day goes by, in which holders renew */
 } choice_kind;
 
 /* --- choices -------------------------------------------------------------------------------------------------------- */
@@ -43,9 +41,9 @@ static bool is_due(const contender *k)
            (k->phase == PHASE_HOLDS && k->until_ms <= 0);
 }
 
-static bool is_idle(const client *c)
+static bool is_idle(const kept_listener *l)
 {
-    return c->waiters.exists && !c->watches && c->waiters.idle_ms <= 0;
+    return l->exists && !l->waits && l->idle_ms <= 0 && l->hearing != REDIS_ASKED;
 }
 
 /* All that happens by itself, but for time. */
@@ -53,7 +51,6 @@ static void add_work(const world *w, machine_list *l)
 {
     for (unsigned i = 0; i < redis_machine_clients(w); i++) {
         const client *c = &w->client[i];
-        const bool fits = redis_machine_has_room(c);
         bool all_fit = true;
         for (unsigned k = 0; k < redis_machine_clients(w); k++)
             all_fit &= w->client[k].messages + 3 <= SAID;
@@ -63,11 +60,14 @@ static void add_work(const world *w, machine_list *l)
         machine_add(l, c->answered > 0, CHOICE_DELIVER, i, 0);
         machine_add(l, c->listenings > 0 && c->messages < SAID, CHOICE_LISTEN, i, 0);
         machine_add(l, c->messages > 0, CHOICE_HEAR, i, 0);
-        machine_add(l, fits && c->waiters.will_look && c->waiters.look_ms <= 0, CHOICE_LOOK, i, 0);
-        machine_add(l, fits && is_idle(c), CHOICE_FORGET, i, 0);
     }
-    for (unsigned i = 0; i < redis_machine_contenders(w); i++)
-        machine_add(l, is_due(&w->contender[i]), CHOICE_WAKE, i, 0);
+    for (unsigned i = 0; i < redis_machine_contenders(w); i++) {
+        const contender *k = &w->contender[i];
+        const bool fits = redis_machine_has_room(&w->client[redis_machine_client_of(w, i)]);
+        const bool looks = k->listener.will_look && k->listener.look_ms <= 0;
+        machine_add(l, is_due(k), CHOICE_WAKE, i, 0);
+        machine_add(l, fits && (looks || is_idle(&k->listener)), CHOICE_LOOK, i, 0);
+    }
 }
 
 static bool is_under_way(const world *w)
@@ -83,21 +83,12 @@ static bool may_tick(const world *w)
 {
     if (is_under_way(w) && w->left[DELAYS] == 0)
         return false;
-    for (unsigned i = 0; i < redis_machine_clients(w); i++)
-        if (is_idle(&w->client[i]) || (w->client[i].waiters.will_look && w->client[i].waiters.look_ms <= 0))
+    for (unsigned i = 0; i < redis_machine_contenders(w); i++) {
+        const kept_listener *l = &w->contender[i].listener;
+        if (is_due(&w->contender[i]) || is_idle(l) || (l->will_look && l->look_ms <= 0))
             return false;
-    for (unsigned i = 0; i < redis_machine_contenders(w); i++)
-        if (is_due(&w->contender[i]))
-            return false;
+    }
     return true;
-}
-
-static bool is_at_rest(const world *w)
-{
-    choice all[SEARCH_CHOICES];
-    machine_list l = {all, 0};
-    add_work(w, &l);
-    return l.count == 0 && !w->has_late;
 }
 
 static void add_wishes(const world *w, machine_list *l)
@@ -134,13 +125,12 @@ static unsigned choices(const void *of, choice *ret_choices)
         const client *c = &w->client[i];
         const bool is_grant = c->answered > 0 && c->call[0].is_wanted && c->call[0].outcome == OUTCOME_GRANTED;
         machine_add(&l, is_grant && w->left[REFUSALS] > 0, CHOICE_DELIVER, i, 1);
-        machine_add(&l, c->messages > 0 && c->message[0].kind != PONG && w->left[LOSSES] > 0, CHOICE_HEAR, i, 1);
-        machine_add(&l, c->messages > 0 && c->message[0].kind != PONG && w->left[REPEATS] > 0, CHOICE_HEAR, i, 2);
+        machine_add(&l, c->messages > 0 && c->message[0].kind != CONFIRMED && w->left[LOSSES] > 0, CHOICE_HEAR, i, 1);
+        machine_add(&l, c->messages > 0 && c->message[0].kind != CONFIRMED && w->left[REPEATS] > 0, CHOICE_HEAR, i, 2);
         if (w->left[BREAKS] > 0)
             add_breaks(w, &l, i);
     }
     machine_add(&l, w->has_late, CHOICE_LATE, 0, 0);
-    machine_add(&l, w->left[DAYS] > 0 && is_at_rest(w), CHOICE_JUMP, 0, 0);
     return l.count;
 }
 
@@ -161,13 +151,13 @@ static void check(world *w)
 
 static const char *name_of_call(const call *what)
 {
-    static const char *const names[] = {"nothing", "acquire", "release", "rejoin"};
+    static const char *const names[] = {"nothing", "acquire", "release"};
     return names[what->kind];
 }
 
 static void say(world *w, choice what)
 {
-    static const char *const heard[] = {"an invitation of", "that one stands by, behind", "news", "an echo"};
+    static const char *const heard[] = {"an invitation of", "that it stands by:", "that it hears:"};
     static const char *const fates[] = {"hears", "misses", "hears, and will hear again,"};
     static const char *const outcomes[] = {"", ": granted", ": refused"};
     const client *c = &w->client[what.member];
@@ -186,14 +176,11 @@ static void say(world *w, choice what)
                      redis_machine_id(c->call[c->answered].who));
         break;
     case CHOICE_LISTEN:
-        machine_tell(&w->head, "client %u: the server %s", number,
-                     c->listening[0].kind == PING ? "echoes" : "changes what it sends there");
+        machine_tell(&w->head, "client %u: the server changes what it sends there", number);
         break;
     case CHOICE_HEAR:
         machine_tell(&w->head, "client %u %s %s %s", number, fates[what.slot], heard[c->message[0].kind],
-                     c->message[0].kind == INVITATION || c->message[0].kind == STANDBY
-                         ? redis_machine_id(c->message[0].who)
-                         : "");
+                     redis_machine_id(c->message[0].who));
         break;
     case CHOICE_CONNECT:
         machine_tell(&w->head, "client %u is connected to %s", number, what.slot ? "listen" : "ask");
@@ -202,10 +189,7 @@ static void say(world *w, choice what)
         machine_tell(&w->head, "it is time for %s", id);
         break;
     case CHOICE_LOOK:
-        machine_tell(&w->head, "client %u looks", number);
-        break;
-    case CHOICE_FORGET:
-        machine_tell(&w->head, "client %u listens no more", number);
+        machine_tell(&w->head, "the time of %s's channel has come", id);
         break;
     case CHOICE_TICK:
         break;
@@ -228,16 +212,7 @@ static void say(world *w, choice what)
     case CHOICE_LATE:
         machine_tell(&w->head, "%s of %s comes late", name_of_call(&w->late), redis_machine_id(w->late.who));
         break;
-    case CHOICE_JUMP:
-        machine_tell(&w->head, "half a day goes by");
-        break;
     }
-}
-
-static void forget(world *w, unsigned index)
-{
-    redis_machine_happens(w, index, EVENT_MOVED);
-    memset(&w->client[index].waiters, 0, sizeof w->client[index].waiters);
 }
 
 static void hear_or_not(world *w, unsigned index, unsigned how)
@@ -268,7 +243,7 @@ static void choose(void *of, choice what)
         redis_machine_run(w, &c->call[c->answered++]);
         break;
     case CHOICE_LISTEN:
-        redis_machine_listen(c);
+        redis_machine_listen(w, what.member);
         break;
     case CHOICE_HEAR:
         hear_or_not(w, what.member, what.slot);
@@ -280,10 +255,7 @@ static void choose(void *of, choice what)
         redis_machine_come_to_time(w, what.member);
         break;
     case CHOICE_LOOK:
-        redis_machine_happens(w, what.member, EVENT_LOOK);
-        break;
-    case CHOICE_FORGET:
-        forget(w, what.member);
+        redis_machine_happens(w, what.member, EVENT_TICK);
         break;
     case CHOICE_TICK:
         w->left[DELAYS] -= is_under_way(w) && w->left[DELAYS] > 0;
@@ -312,12 +284,7 @@ static void choose(void *of, choice what)
         w->has_late = false;
         memset(&w->late, 0, sizeof w->late);
         break;
-    case CHOICE_JUMP:
-        redis_machine_jump(w);
-        break;
     }
-    for (unsigned i = 0; i < redis_machine_clients(w); i++)
-        redis_machine_end_turn(w, i);
     check(w);
 }
 
@@ -419,9 +386,7 @@ const machine machine_redis_waiters = {
                [EXPIRIES] = {"expiries", 0, 9},
                [REFUSALS] = {"refusals", 0, 9},
                [LOSSES] = {"losses", 0, 9},
-               [REPEATS] = {"repeats", 0, 9},
-               [DAYS] = {"days", 0, 9},
-               [OBSERVES] = {"observes", 0, 1}},
+               [REPEATS] = {"repeats", 0, 9}},
     .size = sizeof(world),
     .begin = begin,
     .choices = choices,

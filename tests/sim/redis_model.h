@@ -70,7 +70,7 @@ typedef enum sim_answer_kind {
 } sim_answer_kind;
 
 typedef struct sim_element {
-    sim_answer_kind kind; /* NIL, NUMBER or TEXT */
+    sim_answer_kind kind; /* NIL, NUMBER or TEXT; LIST: of the `number` items that follow */
     int64_t number;
     char text[SIM_TEXT];
 } sim_element;
@@ -145,6 +145,7 @@ typedef struct sim_server {
     uint32_t link;       /* version of its link to its master */
     int64_t latest;      /* when the latest snapshot under way arrives */
     int64_t stuck_until; /* nothing arrives before */
+    int64_t started_us;  /* by its wall clock */
 } sim_server;
 
 /* A master with its replicas. A single server, and all that sentinels watch, is one shard. */
@@ -217,6 +218,8 @@ void locks_run(sim_server *server, unsigned script, int keys, int argc, const ch
                sim_answer *ret_answer);
 void locks_eval(sim_server *server, const char *text, int keys, int argc, const char *const *argv,
                 sim_answer *ret_answer);
+/* All data are gone. */
+void locks_forget_all(sim_server *server);
 /* The data that the server had so many ms ago. */
 void locks_forget(sim_server *server, int64_t lost_ms);
 void locks_force_release(sim *s, unsigned mutex);

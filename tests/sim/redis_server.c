@@ -229,22 +229,20 @@ static void unsubscribe(const call *c)
     c->answer->kind = ANSWER_NONE;
 }
 
-static void script(const call *c)
-{
-    const unsigned loaded = scripts_load(state_of(c->s)->scripts, c->argv[2], strlen(c->argv[2]));
-    c->server->loaded |= 1U << loaded;
-    answer_text(c->answer, ANSWER_TEXT, scripts_sha(state_of(c->s)->scripts, loaded));
-}
-
-/* EVALSHA sha keys key… arg… */
-static void evalsha(const call *c)
+/* EVALSHA sha keys key… arg…, and EVAL text keys key… arg…, after which the server knows the script. */
+static void evaluate(const call *c)
 {
     if (c->argc < 4)
         abort();
+    const bool by_text = strcmp(c->argv[0], "EVAL") == 0;
     const int keys = (int)strtol(c->argv[2], NULL, 10);
     if (c->s->plan->topology == SIM_CLUSTER && !cluster_admits(c->server, c->peer, keys, c->argv + 3, c->answer))
         return;
-    const int found = scripts_find(state_of(c->s)->scripts, c->argv[1]);
+    int found = scripts_find(state_of(c->s)->scripts, c->argv[1]);
+    if (by_text) {
+        found = (int)scripts_load(state_of(c->s)->scripts, c->argv[1], strlen(c->argv[1]));
+        c->server->loaded |= 1U << found;
+    }
     if (found < 0 || !(c->server->loaded & 1U << found))
         answer_text(c->answer, ANSWER_ERROR, "NOSCRIPT No matching script. Please use EVAL.");
     else if (c->server->master != SIM_NOBODY)
@@ -260,6 +258,16 @@ static void wait_for(const call *c)
     c->answer->kind = ANSWER_NONE;
     c->peer->waits_for = (unsigned)strtoul(c->argv[1], NULL, 10);
     redis_plan(c->s, REDIS_WAIT_OVER, 0, c->s->now + strtoll(c->argv[2], NULL, 10) * SIM_MS, c->peer->number, c->wire);
+}
+
+/* How long it has run: the difference of two seconds that are cut off. */
+static void info(const call *c)
+{
+    char text[SIM_TEXT];
+    const int64_t up_s = server_now_us(c->server) / 1000000 - c->server->started_us / 1000000;
+    snprintf(text, sizeof text, "redis_version:%s\r\nuptime_in_seconds:%lld\r\n",
+             server_is_modern(c->s) ? "7.0.15" : "6.2.14", (long long)up_s);
+    answer_text(c->answer, ANSWER_TEXT, text);
 }
 
 static void role(const call *c)
@@ -307,13 +315,11 @@ static void obey(const call *c)
         const char *name;
         void (*run)(const call *c);
     } known[] = {
-        {"EVALSHA", evalsha},       {"PING", ping},
-        {"SUBSCRIBE", subscribe},   {"UNSUBSCRIBE", unsubscribe},
-        {"SCRIPT", script},         {"ROLE", role},
-        {"SELECT", fine},           {"WAIT", wait_for},
-        {"CONFIG", config},         {"ASKING", asking},
-        {"CLUSTER", cluster},       {"SENTINEL", sentinel},
-        {"SSUBSCRIBE", ssubscribe}, {"SUNSUBSCRIBE", sunsubscribe},
+        {"EVALSHA", evaluate},  {"EVAL", evaluate},         {"INFO", info},
+        {"PING", ping},         {"SUBSCRIBE", subscribe},   {"UNSUBSCRIBE", unsubscribe},
+        {"ROLE", role},         {"SELECT", fine},           {"WAIT", wait_for},
+        {"CONFIG", config},     {"ASKING", asking},         {"CLUSTER", cluster},
+        {"SENTINEL", sentinel}, {"SSUBSCRIBE", ssubscribe}, {"SUNSUBSCRIBE", sunsubscribe},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcasecmp(known[i].name, c->argv[0]) == 0) {

@@ -87,7 +87,7 @@ class Redis(Store):
         self.add("redis", 1)
 
     def url(self):
-        return f"redis://{Net.address(1)}?{self.lease}"
+        return f"redis://{Net.address(1)}?restart-wait=no&{self.lease}"
 
 
 class Forgetful(Redis):
@@ -127,7 +127,7 @@ class Sentinel(Redis):
 
     def url(self):
         hosts = ",".join(Net.address(node) for node in (3, 4, 5))
-        return f"redis+sentinel://{hosts}/fire?replicas={self.replicas}&{self.lease}"
+        return f"redis+sentinel://{hosts}/fire?replicas={self.replicas}&restart-wait=no&{self.lease}"
 
 
 class Careless(Sentinel):
@@ -173,7 +173,7 @@ class Cluster(Redis):
 
     def url(self):
         hosts = ",".join(Net.address(node) for node in range(1, 7))
-        return f"redis+cluster://{hosts}?replicas=1&{self.lease}"
+        return f"redis+cluster://{hosts}?replicas=1&restart-wait=no&{self.lease}"
 
 
 # --- SQL: a primary and a standby that confirms every commit ----------------------------------------

@@ -1,8 +1,8 @@
 /* Which slot of a cluster a mutex is in. What a server says about it is compared in tests/backends/test_redis_cluster.c. */
 #include <string.h>
 
-#include "backends/redis/slots.h"
 #include "lib/cm.h"
+#include "stores/redis/redis.h"
 
 static void about_slots(void **state)
 {
@@ -19,19 +19,8 @@ static void about_slots(void **state)
         assert_int_equal(simba__redis_slot(cases[i].mutex), cases[i].slot % REDIS_SLOTS);
 }
 
-/* An empty tag is none: then each key would be hashed whole. */
-static void in_one_slot(void **state)
-{
-    (void)state;
-    assert_true(simba__redis_in_one_slot("orders"));
-    assert_true(simba__redis_in_one_slot("{a}"));
-    assert_true(simba__redis_in_one_slot("a}"));
-    assert_false(simba__redis_in_one_slot("}"));
-    assert_false(simba__redis_in_one_slot("}{a}"));
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(about_slots), cmocka_unit_test(in_one_slot)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(about_slots)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

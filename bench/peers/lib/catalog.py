@@ -21,7 +21,7 @@ SIMBA = dict(made_by="c", program="simba")
 JVM = dict(made_by="java", processes=2)
 
 ENTRIES = [
-    Entry("simba-redis", "simba, Redis", "redis", waits="push, in order", address="redis://{address}", **SIMBA),
+    Entry("simba-redis", "simba, Redis", "redis", waits="push, in order", address="redis://{address}?restart-wait=no", **SIMBA),
     Entry("bare-redis", "hiredis by hand, Redis", "redis", "c", "bare_redis", "polls every ms"),
     Entry("redsync", "redsync 4.13.0 (Go)", "redis", "go", "redsync", "polls every ms"),
     Entry("go-redislock", "redislock 0.9.4 (Go)", "redis", "go", "redislock", "polls every ms"),

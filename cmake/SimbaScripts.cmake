@@ -1,0 +1,22 @@
+# Embeds the Lua scripts of the Redis store:
+#   cmake -DFOLDER=src/stores/redis/lua -DOUTPUT=scripts.c -P SimbaScripts.cmake
+# Resolves "-- include NAME", and computes the SHA-1 by which a server knows the text. The order is that of redis_script.
+set(names acquire renew release force read note forget upgrade)
+set(result "/* Made from src/stores/redis/lua by cmake/SimbaScripts.cmake. */\n#include \"stores/redis/redis.h\"\n\n")
+string(APPEND result "const redis_script_text simba__redis_scripts[REDIS_SCRIPTS] = {\n")
+foreach(name IN LISTS names)
+    file(READ "${FOLDER}/${name}.lua" text)
+    foreach(part IN ITEMS grant invite)
+        file(READ "${FOLDER}/${part}.lua" included)
+        string(REPLACE "-- include ${part}\n" "${included}" text "${text}")
+    endforeach()
+    if(text MATCHES "-- include ")
+        message(FATAL_ERROR "${name}.lua includes a part that is not there")
+    endif()
+    string(SHA1 sha "${text}")
+    string(REPLACE "\\" "\\\\" text "${text}")
+    string(REPLACE "\"" "\\\"" text "${text}")
+    string(REPLACE "\n" "\\n\"\n     \"" text "${text}")
+    string(APPEND result "    {\"${name}\", \"${sha}\",\n     \"${text}\"},\n")
+endforeach()
+file(WRITE "${OUTPUT}" "${result}};\n")
