@@ -108,33 +108,34 @@ int simba__sqlite_db_damaged(simba__sqlite_db *db, const char *mutex, const char
 /* In simba_lock the columns up to `version` are for people, and are those of the MySQL store: epoch milliseconds, '' for
  * nobody. until_boot_ns judges leases, on the boot-time clock of boot_id. `nonce` is 64 bits, as a signed number. Notes have a
  * table of their own, because a renewal writes the other one; its row '' keeps the greatest forgotten token. */
-static const char lock_sql[] = "CREATE TABLE simba_lock ("
-                               "mutex TEXT NOT NULL PRIMARY KEY,"
-                               "acquired_at INTEGER NOT NULL,"
-                               "ttl_at INTEGER NOT NULL,"
-                               "transition_at INTEGER NOT NULL,"
-                               "owner_id TEXT NOT NULL,"
-                               "version INTEGER NOT NULL,"
-                               "token INTEGER NOT NULL,"
-                               "nonce INTEGER NOT NULL,"
-                               "revoked_token INTEGER NOT NULL,"
-                               "until_boot_ns INTEGER NOT NULL,"
-                               "boot_id TEXT NOT NULL,"
-                               "socket TEXT NOT NULL,"        /* of the owner's client, for a revocation */
-                               "next_nonce INTEGER NOT NULL," /* the waiter that was called last */
-                               "next_until_boot_ns INTEGER NOT NULL"
-                               ") WITHOUT ROWID;"
-                               "CREATE TABLE simba_waiter (" /* who wants to hear of a mutex */
-                               "nonce INTEGER PRIMARY KEY,"  /* of the contender; an observer draws one */
-                               "mutex TEXT NOT NULL,"        /* */
-                               "what TEXT NOT NULL,"         /* 'o' observes, 'r' was revoked, 'w' waits */
-                               "since INTEGER NOT NULL,"     /* its place in the line */
-                               "id TEXT NOT NULL,"           /* */
-                               "socket TEXT NOT NULL,"       /* of its client */
-                               "until INTEGER NOT NULL,"     /* from then on it is an orphan */
-                               "called INTEGER NOT NULL);"   /* when there was last something to hear; 0: never */
-                               "CREATE INDEX simba_line ON simba_waiter (mutex, what, since);"
-                               "CREATE INDEX simba_news ON simba_waiter (socket, called);";
+static const char lock_sql[] =
+    "CREATE TABLE simba_lock ("
+    "mutex TEXT NOT NULL PRIMARY KEY,"
+    "acquired_at INTEGER NOT NULL DEFAULT 0,"
+    "ttl_at INTEGER NOT NULL DEFAULT 0,"
+    "transition_at INTEGER NOT NULL DEFAULT 0,"
+    "owner_id TEXT NOT NULL DEFAULT '',"
+    "version INTEGER NOT NULL DEFAULT 0,"
+    "token INTEGER NOT NULL DEFAULT 0,"
+    "nonce INTEGER NOT NULL DEFAULT 0,"
+    "revoked_token INTEGER NOT NULL DEFAULT 0,"
+    "until_boot_ns INTEGER NOT NULL DEFAULT 0,"
+    "boot_id TEXT NOT NULL DEFAULT '',"
+    "socket TEXT NOT NULL DEFAULT '',"       /* of the owner's client, for a revocation */
+    "next_nonce INTEGER NOT NULL DEFAULT 0," /* the waiter that was called last */
+    "next_until_boot_ns INTEGER NOT NULL DEFAULT 0"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE simba_waiter ("
+    "nonce INTEGER PRIMARY KEY," /* of the contender; an observer draws one */
+    "mutex TEXT NOT NULL,"
+    "what TEXT NOT NULL,"     /* 'o' observes, 'r' was revoked, 'w' waits */
+    "since INTEGER NOT NULL," /* its place in the line, in time */
+    "id TEXT NOT NULL,"
+    "socket TEXT NOT NULL,"     /* of its client */
+    "until INTEGER NOT NULL,"   /* from then on it is an orphan, in ns on the boot-time clock */
+    "called INTEGER NOT NULL);" /* when there was last something to hear, on that clock; 0: never */
+    "CREATE INDEX simba_line ON simba_waiter (mutex, what, since);"
+    "CREATE INDEX simba_news ON simba_waiter (socket, called);";
 
 static const char note_sql[] = "CREATE TABLE IF NOT EXISTS simba_note ("
                                "mutex TEXT NOT NULL PRIMARY KEY,"

@@ -260,9 +260,9 @@ static simba__sqlite_listing *make_listing(const char *mutex, const char *first,
 static int read_listing(simba__sqlite_db *db, sqlite3_stmt *statement, const char *pattern, simba__row_now now,
                         simba__sqlite_listing **ret_listing, simba_error *err)
 {
+    const bool is_text = sqlite3_column_type(statement, C_MUTEX) == SQLITE_TEXT; /* before it is read as one */
     const char *mutex = (const char *)sqlite3_column_text(statement, C_MUTEX);
     const size_t length = (size_t)sqlite3_column_bytes(statement, C_MUTEX);
-    const bool is_text = sqlite3_column_type(statement, C_MUTEX) == SQLITE_TEXT;
     simba__sqlite_lock lock = {0};
     simba_stored_note note = {0};
     if (!mutex && is_text)
