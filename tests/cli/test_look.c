@@ -243,7 +243,7 @@ static void looking_makes_no_store(void **state)
         assert_non_null(strstr(err_of(&last), "there is no database"));
         assert_non_null(strstr(err_of(&last), "stoer.db; correct the URL, or make it by `simba init`."));
         assert_int_equal(access(in_dir("stoer.db"), F_OK), -1);
-        assert_int_equal(access(in_dir("stoer.db-notify"), F_OK), -1);
+        assert_int_equal(access(in_dir("stoer.db-wake"), F_OK), -1);
     }
     assert_int_equal(RUN("--url", url, "note", "set", "m", "text"), 0);
     assert_int_equal(RUN("--url", url, "list"), 0);
