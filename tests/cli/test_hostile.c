@@ -214,7 +214,7 @@ static void damage(const char *column, const char *value)
 {
     char sql[200];
     sqlite3 *db;
-    snprintf(sql, sizeof sql, "UPDATE simba_mutex SET %s = %s WHERE mutex = 'm'", column, value);
+    snprintf(sql, sizeof sql, "UPDATE simba_lock SET %s = %s WHERE mutex = 'm'", column, value);
     assert_int_equal(sqlite3_open(in_dir("store.db"), &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
