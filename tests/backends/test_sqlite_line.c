@@ -171,7 +171,8 @@ static void the_first_alone_is_called(void **state)
     assert_owned_by(acquire(&s.holder, "orders", "h", 1), "");
     assert_mine(wait_for(&s.waiters[0], "orders", "w", 10));
     assert_owned_by(wait_for(&s.waiters[1], "orders", "w", 11), "w");
-    assert_string_equal(raw_text(f, "SELECT group_concat(nonce) FROM (SELECT nonce FROM simba_waiter ORDER BY nonce)"), "11,12");
+    assert_string_equal(raw_text(f, "SELECT group_concat(nonce) FROM (SELECT nonce FROM simba_waiter ORDER BY nonce)"),
+                        "11,12");
     shift_all(1);
     assert_mine(ask(&s.waiters[0], SIMBA_OP_RELEASE, "orders", "w", 10, 0));
     assert_called(1);

@@ -90,6 +90,7 @@ static void use(void)
         items[i].ask.note_size = 4;
         items[i].ask.note_number = 7;
         atomic_init(&items[i].taken, false);
+        batch.parts[simba__sqlite_part_of(ops[i])]++;
     }
     if (simba__sqlite_db_init(&batch.db, &host, path, false, &err) == 0) {
         simba__sqlite_busy_set(&batch.db.busy, (simba_local){INT64_MAX});

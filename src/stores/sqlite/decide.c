@@ -365,14 +365,19 @@ static int look_for_rows(batch *b, simba_error *err)
 
 /* --- the batch ----------------------------------------------------------------------------------------- */
 
-static bool is_read(simba_op op)
+simba__sqlite_part simba__sqlite_part_of(simba_op op)
 {
-    return op == SIMBA_OP_READ || op == SIMBA_OP_LIST || op == SIMBA_OP_READ_NOTE;
-}
-
-static bool is_of_store(simba_op op)
-{
-    return op == SIMBA_OP_EXAMINE || op == SIMBA_OP_PREPARE;
+    switch (op) {
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE:
+        return SIMBA__SQLITE_SET_UP;
+    case SIMBA_OP_READ:
+    case SIMBA_OP_LIST:
+    case SIMBA_OP_READ_NOTE:
+        return SIMBA__SQLITE_READS;
+    default:
+        return SIMBA__SQLITE_WRITES;
+    }
 }
 
 /* The clock of the host, on which all processes that share the file agree. */
@@ -394,21 +399,21 @@ static void drop_results(simba__sqlite_item *item)
     item->listed = NULL;
 }
 
-static int begin(batch *b, bool writes)
+/* A PREPARE. Opening has created everything that was missing, but an older database may have other tables, mode and group. */
+static int prepare(batch *b, simba_error *err)
 {
-    const int rc = simba__sqlite_db_begin(&b->db, writes, &b->error);
-    /* Not before: a lease may have ended while we waited for the lock. */
-    b->now = (simba__row_now){.ns = host_ns(b), .epoch_us = b->host->epoch_us(b->host)};
-    return rc;
+    int rc = b->db.outdated ? simba__sqlite_db_upgrade(&b->db, host_ns(b), err) : 0;
+    b->db.row_failed = true; /* it concerns nothing else */
+    return rc < 0 ? rc : simba__sqlite_share_apply(&b->db.share, b->db.path, err);
 }
 
-/* Carry out the reads, or the others. What fails alone does not concern the rest. */
-static int carry_out_all(batch *b, bool reads)
+/* What fails alone does not concern the rest. */
+static int carry_out_all(batch *b, simba__sqlite_part part)
 {
     for (size_t i = 0; i < b->count; i++) {
         simba__sqlite_item *item = &b->items[i];
         simba_error error;
-        if (item->done || is_of_store(item->ask.op) || is_read(item->ask.op) != reads)
+        if (item->done || simba__sqlite_part_of(item->ask.op) != part)
             continue;
         if (!item->begun && atomic_exchange(&item->taken, true))
             continue; /* it was given up, and its strings may be gone */
@@ -416,7 +421,9 @@ static int carry_out_all(batch *b, bool reads)
         drop_results(item); /* of an earlier run */
         memset(&item->ask.reply, 0, sizeof item->ask.reply);
         b->db.row_failed = false;
-        item->code = carry_out(b, item, &error);
+        item->code = item->ask.op == SIMBA_OP_EXAMINE   ? 0
+                     : item->ask.op == SIMBA_OP_PREPARE ? prepare(b, &error)
+                                                        : carry_out(b, item, &error);
         if (item->code < 0 && !b->db.row_failed) {
             b->error = error;
             return item->code;
@@ -427,25 +434,25 @@ static int carry_out_all(batch *b, bool reads)
     return 0;
 }
 
-static bool has(const batch *b, bool reads)
-{
-    bool any = false;
-    for (size_t i = 0; i < b->count && !any; i++)
-        any = !b->items[i].done && !is_of_store(b->items[i].ask.op) && is_read(b->items[i].ask.op) == reads;
-    return any;
-}
-
-static void finish(batch *b, bool reads)
+static void finish(batch *b, simba__sqlite_part part)
 {
     for (size_t i = 0; i < b->count; i++)
-        b->items[i].done |= !is_of_store(b->items[i].ask.op) && is_read(b->items[i].ask.op) == reads;
+        b->items[i].done |= simba__sqlite_part_of(b->items[i].ask.op) == part;
+}
+
+static int begin(batch *b, bool writes)
+{
+    const int rc = simba__sqlite_db_begin(&b->db, writes, &b->error);
+    /* Not before: a lease may have ended while we waited for the lock. */
+    b->now = (simba__row_now){.ns = host_ns(b), .epoch_us = b->host->epoch_us(b->host)};
+    return rc;
 }
 
 static int read_all(batch *b)
 {
     int rc = begin(b, false);
     if (rc == 0)
-        rc = carry_out_all(b, true);
+        rc = carry_out_all(b, SIMBA__SQLITE_READS);
     if (rc == 0 && b->look)
         rc = look(b, SIMBA__SQLITE_LOOK, b->looked_ns, &b->error);
     if (rc == 0 && b->overdue)
@@ -454,10 +461,8 @@ static int read_all(batch *b)
         rc = look_for_rows(b, &b->error);
     if (rc == 0)
         rc = simba__sqlite_db_commit(&b->db, &b->error);
-    if (rc == 0) {
-        finish(b, true);
-        b->look = false;
-    }
+    if (rc == 0)
+        finish(b, SIMBA__SQLITE_READS);
     return rc;
 }
 
@@ -495,12 +500,12 @@ static int write_all(batch *b)
         simba__sqlite_wake_sweep(&b->wake, on_dead, b);
     rc = write_watches(b);
     if (rc == 0)
-        rc = carry_out_all(b, false);
+        rc = carry_out_all(b, SIMBA__SQLITE_WRITES);
     if (rc == 0)
         rc = simba__sqlite_db_commit(&b->db, &b->error);
     if (rc < 0)
         return rc;
-    finish(b, false);
+    finish(b, SIMBA__SQLITE_WRITES);
     b->watched = true;
     b->sweep = false;
     for (size_t i = 0; i < b->ring_count; i++) /* never before the commit: whoever is woken has to find the change */
@@ -508,51 +513,28 @@ static int write_all(batch *b)
     return 0;
 }
 
-/* A PREPARE. Opening has created everything that was missing, but an older database may have other tables, mode and group. */
-static int prepare(batch *b, simba_error *err)
+void simba__sqlite_batch_run(batch *b)
 {
-    int rc = b->db.outdated ? simba__sqlite_db_upgrade(&b->db, host_ns(b), err) : 0;
-    return rc < 0 ? rc : simba__sqlite_share_apply(&b->db.share, b->db.path, err);
-}
-
-static void prepare_all(batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        simba__sqlite_item *item = &b->items[i];
-        simba_error error;
-        if (!is_of_store(item->ask.op) || item->done || atomic_exchange(&item->taken, true))
-            continue;
-        item->code = item->ask.op == SIMBA_OP_PREPARE ? prepare(b, &error) : 0;
-        if (item->code < 0)
-            item->fault = simba__strdup(error.text);
-        item->done = true;
-    }
-}
-
-/* Make sure that the open file is the one at its path: a grant in a file that nobody else sees is worth nothing. Only a release
- * belongs in the file that has the grant. */
-static int refresh(batch *b)
-{
-    bool gives_back = b->count > 0 && simba__sqlite_db_is_sound(&b->db);
+    const size_t *parts = b->parts;
+    const bool reads = parts[SIMBA__SQLITE_READS] > 0 || b->look || b->overdue;
+    const bool writes = parts[SIMBA__SQLITE_WRITES] > 0 || b->watch || b->unwatch;
+    /* Make sure that the open file is the one at its path: a grant in a file that nobody else sees is worth nothing. Only a
+     * release belongs in the file that has the grant. */
+    bool gives_back = writes && !reads && !b->watch && simba__sqlite_db_is_sound(&b->db);
     for (size_t i = 0; i < b->count && gives_back; i++)
         gives_back = b->items[i].ask.op == SIMBA_OP_RELEASE;
     bool opened = false;
-    const int rc = gives_back ? 0 : simba__sqlite_db_refresh(&b->db, &opened, &b->error);
+    int rc = gives_back ? 0 : simba__sqlite_db_refresh(&b->db, &opened, &b->error);
     b->opened |= opened;
-    return rc;
-}
-
-void simba__sqlite_batch_run(batch *b)
-{
-    int rc = refresh(b);
-    if (rc == 0) {
-        prepare_all(b);
-        if (has(b, true) || has(b, false) || b->look || b->overdue || b->watch || b->unwatch)
-            rc = simba__sqlite_db_check_version(&b->db, &b->error);
+    if (rc == 0 && parts[SIMBA__SQLITE_SET_UP] > 0) {
+        rc = carry_out_all(b, SIMBA__SQLITE_SET_UP);
+        finish(b, SIMBA__SQLITE_SET_UP);
     }
-    if (rc == 0 && (has(b, true) || b->look || b->overdue))
+    if (rc == 0 && (reads || writes))
+        rc = simba__sqlite_db_check_version(&b->db, &b->error);
+    if (rc == 0 && reads)
         rc = read_all(b);
-    if (rc == 0 && (has(b, false) || b->watch || b->unwatch))
+    if (rc == 0 && writes)
         rc = write_all(b);
     if (rc < 0)
         simba__sqlite_db_rollback(&b->db);
@@ -561,15 +543,10 @@ void simba__sqlite_batch_run(batch *b)
 
 int simba__sqlite_batch_leave(batch *b)
 {
-    int rc = simba__sqlite_db_is_sound(&b->db) ? simba__sqlite_db_begin(&b->db, true, NULL) : SIMBA_EUNAVAILABLE;
-    if (rc == 0) {
-        sqlite3_bind_text(b->db.statements[SIMBA__SQLITE_BURY], 1, b->wake.name, -1, SQLITE_STATIC);
-        rc = simba__sqlite_db_run(&b->db, SIMBA__SQLITE_BURY, NULL);
-        rc = rc == 0 ? simba__sqlite_db_commit(&b->db, NULL) : rc;
-    }
-    if (rc < 0)
-        simba__sqlite_db_rollback(&b->db);
-    return rc;
+    if (!simba__sqlite_db_is_sound(&b->db))
+        return SIMBA_EUNAVAILABLE;
+    sqlite3_bind_text(b->db.statements[SIMBA__SQLITE_BURY], 1, b->wake.name, -1, SQLITE_STATIC);
+    return simba__sqlite_db_run(&b->db, SIMBA__SQLITE_BURY, NULL);
 }
 
 void simba__sqlite_batch_clear(batch *b)
@@ -583,5 +560,6 @@ void simba__sqlite_batch_clear(batch *b)
     b->count = 0;
     b->news = NULL;
     b->watch = b->unwatch = NULL;
+    memset(b->parts, 0, sizeof b->parts);
     b->look = b->overdue = b->opened = b->entered = b->waits = b->watched = false;
 }

@@ -208,6 +208,7 @@ static void start(sqlite_store *self)
         simba__sqlite_item *item = &batch->items[batch->count++];
         *item = (simba__sqlite_item){.ask = *r, .request = r};
         atomic_init(&item->taken, false);
+        batch->parts[simba__sqlite_part_of(r->op)]++;
         r->backend_data = item;
         if (r->deadline.ns > self->batch_until.ns)
             self->batch_until = r->deadline;
@@ -369,9 +370,7 @@ static void answer(sqlite_store *self, const simba__sqlite_item *item)
         rc = tell_findings(self, request);
     else if (item->note)
         rc = self->host->noted(self->host, request, &item->note->stored);
-    request->reply = (simba_reply){0};
-    if (request->op != SIMBA_OP_LIST && request->op != SIMBA_OP_EXAMINE && request->op != SIMBA_OP_PREPARE)
-        request->reply = item->ask.reply;
+    request->reply = item->ask.reply;
     if (rc < 0)
         self->host->fail(self->host, request, rc, "sqlite: out of memory");
     else

@@ -282,6 +282,14 @@ struct simba__sqlite_watch {
     char mutex[];
 };
 
+/* What requests a batch carries out together, in this order: the latter two each in a transaction. */
+typedef enum simba__sqlite_part {
+    SIMBA__SQLITE_SET_UP,
+    SIMBA__SQLITE_READS,
+    SIMBA__SQLITE_WRITES,
+    SIMBA__SQLITE_PARTS
+} simba__sqlite_part;
+
 /* One request of a batch. */
 typedef struct simba__sqlite_item {
     simba_request ask;      /* a copy, which the job fills in; its strings are the request's */
@@ -313,6 +321,7 @@ typedef struct simba__sqlite_batch {
     /* What is asked of it. */
     simba__sqlite_item *items;
     size_t count, capacity;
+    size_t parts[SIMBA__SQLITE_PARTS]; /* how many there are of each */
     simba__sqlite_watch *watch, *unwatch;
     bool look;    /* for rows that were called */
     bool overdue; /* for mutexes that are free although this client waits for them */
@@ -332,6 +341,7 @@ typedef struct simba__sqlite_batch {
     size_t ring_count, ring_capacity;
 } simba__sqlite_batch;
 
+simba__sqlite_part simba__sqlite_part_of(simba_op op);
 /* Carry it out. May be called again after SIMBA_ETIMEDOUT. */
 void simba__sqlite_batch_run(simba__sqlite_batch *batch);
 /* Remove all rows of this client. */
