@@ -56,7 +56,7 @@ static void sockets_have_the_mode_of_the_database(void **state)
 {
     static const struct {
         mode_t database, folder;
-    } cases[] = {{0600, 0700}, {0660, 02770}, {0666, 02777}};
+    } cases[] = {{0600, 0700}, {0660, 02770}, {0666, 0777}};
     fixture *f = *state;
     char path[128];
     char name[160];

@@ -209,6 +209,18 @@ static void sleepers_look(void **state)
     end();
 }
 
+/* Somebody who never had the mutex gives it back for its owner, as the guard of a command does: the line is called all the same. */
+static void given_back_by_another(void **state)
+{
+    fixture *f = *state;
+    hold(f);
+    begin_to_wait(f, 0);
+    open_store(f, &s.waiters[1]);
+    assert_mine(ask(&s.waiters[1], SIMBA_OP_RELEASE, "orders", "h", 1, 0));
+    assert_called(0);
+    end();
+}
+
 /* One that waits no more is not called. One that was called and wants no more passes the call on. */
 static void who_leaves_is_not_called(void **state)
 {
@@ -581,6 +593,7 @@ int main(void)
         TEST(the_first_alone_is_called),
         TEST(who_does_not_come_goes_to_the_end),
         TEST(sleepers_look),
+        TEST(given_back_by_another),
         TEST(who_leaves_is_not_called),
         TEST(orphans_are_dropped),
         TEST(the_first_was_killed),

@@ -272,6 +272,8 @@ static void folder_must_be_shared(void **state)
     assert_int_equal(access(f->path, F_OK), -1);
     assert_int_equal(chmod(f->folder, 0777), 0);
     open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_int_equal(examine(f), SIMBA_VERDICT_OK);
     testhost_close(&f->a);
     assert_int_equal(stat(f->path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0666);

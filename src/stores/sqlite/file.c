@@ -222,7 +222,7 @@ void simba__sqlite_file_adopt_mode(const char *made, const char *database)
     if (!given)
         mode &= ~(mode_t)0060; /* the group that it has is not the one that may use the database */
     if (fstat(fd, &own) == 0 && S_ISDIR(own.st_mode))
-        mode |= (mode & 0444) >> 2 | ((mode & 0060) == 0060 ? S_ISGID : 0);
+        mode |= (mode & 0444) >> 2 | ((mode & 0066) == 0060 ? S_ISGID : 0);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd); /* fchmod() wants no descriptor of O_PATH */
     if (given || user == (uid_t)-1)
         (void)chmod(link, mode);

@@ -194,7 +194,8 @@ static void start(sqlite_store *self)
     bool rings = self->watch != NULL;
     for (const simba_request *r = self->submitted; r; r = r->next) {
         count++;
-        rings |= r->op == SIMBA_OP_ACQUIRE || r->op == SIMBA_OP_FORCE_RELEASE || r->op == SIMBA_OP_EXAMINE;
+        rings |= r->op == SIMBA_OP_EXAMINE ||
+                 (simba__sqlite_part_of(r->op) == SIMBA__SQLITE_WRITES && r->op != SIMBA_OP_RENEW);
     }
     if (!reserve(batch, count)) {
         fail_submitted(self, SIMBA_ENOMEM, "sqlite: out of memory");
