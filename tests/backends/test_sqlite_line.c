@@ -107,9 +107,10 @@ static pid_t start_process(fixture *f, bool (*body)(fixture *f))
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         const bool stays = body(f);
         (void)!write(ready[1], &byte, 1);
-        while (stays)
+        if (!stays)
+            _exit(0);
+        for (;;)
             pause();
-        _exit(0);
     }
     close(ready[1]);
     assert_int_equal(read(ready[0], &byte, 1), 1);
@@ -499,6 +500,8 @@ static void rows_of_others(void **state)
         "4, 'orders', 'o', 0, 'x', '../outside', 9223372036854775807, 0",
         "5, 'orders', 'w', 'x', x'00', 'x', 'x', 'x'",
         "6, 'orders', x'77', 1, 'x', hex(zeroblob(10000)), 9223372036854775807, 0",
+        "8, 'orders', 'w', 2, 'x', x'30313233343536373839616263646566', 9223372036854775807, 0",
+        "9, 'orders', 'w', 3, 'x', '0123456789abcdef' || char(0) || 'x', 9223372036854775807, 0",
         "7, 'orders', 'nonsense', 1, 'x', '0123456789abcdef', 9223372036854775807, 0",
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

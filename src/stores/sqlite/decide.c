@@ -41,14 +41,15 @@ static int bury(batch *b, const char *socket, simba_error *err)
     return rc;
 }
 
-/* "" if it cannot be one. */
+/* "" if it cannot be one. A value that is no text would not be found again by its name. */
 static void read_name(sqlite3_stmt *statement, int column, char ret_name[SIMBA__SQLITE_NAME_SIZE])
 {
-    const char *text = (const char *)sqlite3_column_text(statement, column);
-    const size_t length = text ? strlen(text) : 0;
+    const bool is_text = sqlite3_column_type(statement, column) == SQLITE_TEXT;
+    const char *text = is_text ? (const char *)sqlite3_column_text(statement, column) : NULL;
+    const size_t length = (size_t)sqlite3_column_bytes(statement, column);
     memset(ret_name, 0, SIMBA__SQLITE_NAME_SIZE);
-    if (length < SIMBA__SQLITE_NAME_SIZE && length > 0)
-        memcpy(ret_name, text, length);
+    if (text && length < SIMBA__SQLITE_NAME_SIZE && strlen(text) == length)
+        memcpy(ret_name, text, length + 1);
 }
 
 /* Ring that client after the commit. If there is no memory to remember it, the client looks by itself within a second. */

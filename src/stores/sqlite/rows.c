@@ -261,18 +261,19 @@ static int read_listing(simba__sqlite_db *db, sqlite3_stmt *statement, const cha
                         simba__sqlite_listing **ret_listing, simba_error *err)
 {
     const bool is_text = sqlite3_column_type(statement, C_MUTEX) == SQLITE_TEXT; /* before it is read as one */
-    const char *mutex = (const char *)sqlite3_column_text(statement, C_MUTEX);
+    const char *text = (const char *)sqlite3_column_text(statement, C_MUTEX);
+    const char *mutex = text ? text : "";
     const size_t length = (size_t)sqlite3_column_bytes(statement, C_MUTEX);
     simba__sqlite_lock lock = {0};
     simba_stored_note note = {0};
-    if (!mutex && is_text)
+    if (!text && is_text)
         return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
-    if (mutex && pattern && fnmatch(pattern, mutex, 0) != 0)
+    if (text && pattern && fnmatch(pattern, mutex, 0) != 0)
         return 0;
     int code = 0;
     simba_error fault;
-    if (!mutex || !is_text || length > SIMBA_MUTEX_BYTES || strlen(mutex) != length)
-        code = simba__sqlite_db_damaged(db, mutex ? mutex : "", "its name", "is none", &fault);
+    if (!is_text || length > SIMBA_MUTEX_BYTES || strlen(mutex) != length)
+        code = simba__sqlite_db_damaged(db, mutex, "its name", "is none", &fault);
     else
         code = decode_lock(db, statement, mutex, &lock, &fault);
     if (code == 0)
