@@ -65,6 +65,26 @@ static void observers_hear_of_changes(void **state)
     testhost_close(&f->b);
 }
 
+/* What was told is not told again by the looks that follow. */
+static void told_once(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    watch(&f->a, &topic);
+    assert_mine(acquire(&f->b, "orders", "x", 1));
+    assert_heard(&f->a, &topic);
+    const unsigned jobs = f->a.jobs_run;
+    testhost_advance(&f->a, 1001);
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.jobs_run, jobs + 2);
+    assert_silence(&f->a);
+    testhost_unwatch(&f->a, &topic);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
 /* An observer stands in no line. */
 static void observers_do_not_wait(void **state)
 {
@@ -236,9 +256,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(observers_hear_of_changes), TEST(observers_do_not_wait), TEST(unwatched_at_once),
-        TEST(watched_while_locked),      TEST(revocations_are_told),  TEST(a_revocation_calls_the_line),
-        TEST(the_database_is_another),   TEST(a_look_fails),
+        TEST(observers_hear_of_changes),
+        TEST(told_once),
+        TEST(observers_do_not_wait),
+        TEST(unwatched_at_once),
+        TEST(watched_while_locked),
+        TEST(revocations_are_told),
+        TEST(a_revocation_calls_the_line),
+        TEST(the_database_is_another),
+        TEST(a_look_fails),
     };
     return cmocka_run_group_tests_name("sqlite watch", tests, NULL, NULL);
 }
