@@ -470,6 +470,38 @@ static void deadlines_are_their_own(void **state)
     testhost_close(&f->a);
 }
 
+/* The clock runs fast, and the lock is let go after five seconds of it. */
+static void let_go_late(testhost *h)
+{
+    holder *other = h->user;
+    hurry(h);
+    if (++other->looks == 100)
+        raw(other->db, "COMMIT");
+}
+
+/* A batch waits for the lock until the last of its requests is over. */
+static void a_batch_waits_for_its_last(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    holder other = {open_raw(f), 0};
+    raw(other.db, "BEGIN IMMEDIATE");
+    testhost_request patient = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    patient.request.deadline.ns += INT64_C(3600000) * SIMBA__NS_PER_MS;
+    testhost_request hasty = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
+    testhost_submit(&f->a, &patient);
+    testhost_submit(&f->a, &hasty);
+    testhost_flush(&f->a);
+    f->a.user = &other;
+    f->a.on_now = let_go_late;
+    testhost_run_jobs(&f->a);
+    f->a.on_now = NULL;
+    assert_true(other.looks >= 100);
+    assert_mine(patient.request.reply);
+    sqlite3_close(other.db);
+    testhost_close(&f->a);
+}
+
 /* A row that cannot be written fails its own request, and none of its batch. */
 static void bad_row_fails_alone(void **state)
 {
@@ -734,6 +766,7 @@ int main(void)
         TEST(locked_until_deadline),
         TEST(locked_for_a_while),
         TEST(deadlines_are_their_own),
+        TEST(a_batch_waits_for_its_last),
         TEST(bad_row_fails_alone),
         TEST(damaged_row),
         TEST(rows_of_wrong_types),

@@ -138,6 +138,7 @@ void simba__sqlite_wake_sweep(const simba__sqlite_wake *wake, void (*dead)(void 
       "(SELECT count(*) FROM simba_waiter w WHERE w.mutex = simba_lock.mutex AND w.what = 'w'), "                      \
       "(SELECT id FROM simba_waiter w WHERE w.mutex = simba_lock.mutex AND w.what = 'w' ORDER BY since LIMIT 1) "      \
       "FROM simba_lock LEFT JOIN simba_note USING (mutex) ORDER BY mutex")                                             \
+    X(OWNED, "SELECT 1 FROM simba_lock WHERE owner_id <> '' LIMIT 1")                                                  \
     X(LOAD_NOTE, "SELECT note, note_token, note_number, written_at FROM simba_note WHERE mutex = ?1")                  \
     X(STORE_NOTE, "INSERT OR REPLACE INTO simba_note (mutex, note, note_token, note_number, written_at) "              \
                   "VALUES (?1, ?2, ?3, ?4, ?5)")                                                                       \
