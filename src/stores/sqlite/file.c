@@ -1,5 +1,4 @@
-/* The database as the file system sees it: folders, creation, permissions, what SQLite keeps beside it, and how long to wait for
- * others who have it locked. SQLite opens the file that this code has prepared, and so never creates one by itself. */
+/* The database as the file system sees it: folders, creation, permissions, and what SQLite keeps beside it. SQLite opens the file that this code has prepared, and so never creates one by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,13 +6,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stores/sqlite/store.h"
 #include "util/descriptors.h"
 #include "util/error.h"
-#include "util/random.h"
 
 int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err)
 {
@@ -21,42 +18,6 @@ int simba__sqlite_file_fail(const char *path, const char *what, int number, simb
     const bool refused = number == EACCES || number == EPERM || number == EROFS;
     return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_EUNAVAILABLE, "sqlite: %s: %s: %s", path, what,
                        strerror_r(number, text, sizeof text));
-}
-
-/* --- patience --------------------------------------------------------------------------------------- */
-
-void simba__sqlite_busy_init(simba__sqlite_busy *busy, simba_host *host)
-{
-    busy->host = host;
-    busy->seed = host->random(host);
-    atomic_init(&busy->until_ns, INT64_MAX);
-    atomic_init(&busy->over, false);
-    atomic_init(&busy->waits, false);
-}
-
-void simba__sqlite_busy_set(simba__sqlite_busy *busy, simba_local until)
-{
-    atomic_store(&busy->until_ns, until.ns);
-    atomic_store(&busy->waits, false);
-}
-
-bool simba__sqlite_busy_wait(simba__sqlite_busy *busy, int attempt)
-{
-    enum { FIRST_NS = 20000, LONGEST_NS = 2000000 };
-    const int64_t left_ns = atomic_load(&busy->until_ns) - busy->host->now(busy->host).ns;
-    if (atomic_load(&busy->over) || left_ns <= 0)
-        return false;
-    int64_t pause_ns = attempt < 7 ? (int64_t)FIRST_NS << attempt : LONGEST_NS;
-    if (pause_ns > LONGEST_NS)
-        pause_ns = LONGEST_NS;
-    /* The pause is random, so that two processes that met once do not keep meeting. */
-    pause_ns = simba__random_range(&busy->seed, pause_ns / 2, pause_ns);
-    if (pause_ns > left_ns)
-        pause_ns = left_ns;
-    atomic_store(&busy->waits, true);
-    const struct timespec pause = {0, (long)pause_ns};
-    nanosleep(&pause, NULL);
-    return true;
 }
 
 /* --- the folder ------------------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ int simba__sqlite_share_apply(const simba__sqlite_share *share, const char *path
 /* What apply would change: SIMBA_EPERM, which names the first such file. */
 int simba__sqlite_share_verify(const simba__sqlite_share *share, const char *path, simba_error *err);
 
-/* --- file.c: the database as the file system sees it -------------------------------------------------- */
+/* --- db.c: patience ----------------------------------------------------------------------------------- */
 
 /* How long to wait for the locks of other processes. The job waits; the client's thread ends that. */
 typedef struct simba__sqlite_busy {
@@ -57,6 +57,8 @@ void simba__sqlite_busy_init(simba__sqlite_busy *busy, simba_host *host);
 void simba__sqlite_busy_set(simba__sqlite_busy *busy, simba_local until);
 /* Sleep for a while. False: the time is over. */
 bool simba__sqlite_busy_wait(simba__sqlite_busy *busy, int attempt);
+
+/* --- file.c: the database as the file system sees it -------------------------------------------------- */
 
 /* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make that folder (mode
  * 0700 unless it is shared, and none above it) and an empty file if they are missing. What exists is not touched. SIMBA_EPERM,
