@@ -17,8 +17,8 @@ simba_glob(_sources
     src/net/buffer.c src/net/endpoint.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/client/window.c
     src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
-    src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/busy.c
-    src/backends/sqlite/schema.c src/backends/sqlite/share.c src/backends/sqlite/error.c
+    src/stores/sqlite/db.c src/stores/sqlite/rows.c src/stores/sqlite/decide.c src/stores/sqlite/file.c
+    src/stores/sqlite/share.c src/stores/sqlite/wake.c
     src/backends/zookeeper/*.c
     cli/config.c cli/options.c cli/secret.c cli/term.c tools/timeline/*.c)
 list(FILTER _sources EXCLUDE REGEX "/timeline/command\\.c$") # the command

@@ -100,7 +100,7 @@ static void tokens_grow(void **state)
         assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, before));
         testhost_close(&f->a);
         if (i == 2)
-            raw_once(f, "DELETE FROM simba_mutex");
+            raw_once(f, "DELETE FROM simba_lock");
     }
 }
 
@@ -134,7 +134,7 @@ static void reboot_frees(void **state)
     fixture *f = *state;
     open_store(f, &f->a);
     const simba_reply won = acquire(&f->a, "orders", "me", 1);
-    raw_once(f, "UPDATE simba_mutex SET boot_id = '00000000-0000-0000-0000-000000000000', token = token + 1000000000");
+    raw_once(f, "UPDATE simba_lock SET boot_id = '00000000-0000-0000-0000-000000000000', token = token + 1000000000");
     assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
     const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
     assert_int_equal(renewed.outcome, SIMBA_NOT_MINE);
@@ -155,7 +155,7 @@ static void columns_for_people(void **state)
              (long long)won.owner.ttl_at_ms, (long long)won.owner.transition_at_ms,
              (unsigned long long)won.owner.token);
     static const char sql[] = "SELECT acquired_at || '|' || ttl_at || '|' || transition_at || '|' || owner_id || '|' "
-                              "|| version || '|' || token FROM simba_mutex WHERE mutex = 'orders'";
+                              "|| version || '|' || token FROM simba_lock WHERE mutex = 'orders'";
     assert_string_equal(raw_text(f, sql), expected);
     ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
     snprintf(expected, sizeof expected, "0|0|0||2|%llu", (unsigned long long)won.owner.token);
@@ -331,9 +331,9 @@ static void undone_rows_are_read(void **state)
     open_store(f, &f->a);
     const uint64_t token = acquire(&f->a, "orders", "a", 1).owner.token;
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
-    raw_once(f, "CREATE TRIGGER stop AFTER UPDATE ON simba_mutex WHEN NEW.mutex = 'bad' BEGIN SELECT RAISE(ROLLBACK, "
+    raw_once(f, "CREATE TRIGGER stop AFTER UPDATE ON simba_lock WHEN NEW.mutex = 'bad' BEGIN SELECT RAISE(ROLLBACK, "
                 "'no'); END;"
-                "INSERT INTO simba_mutex (mutex) VALUES ('bad')");
+                "INSERT INTO simba_lock (mutex) VALUES ('bad')");
     assert_mine(acquire(&f->a, "orders", "a", 5));
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 5, 0));
     testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "a", 2, 0);
@@ -359,7 +359,7 @@ static void forgotten_rows_are_not_known(void **state)
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
     assert_mine(ask(&f->a, SIMBA_OP_FORGET, "orders", NULL, 0, 0));
     assert_true(acquire(&f->a, "orders", "a", 2).owner.token > token);
-    assert_string_equal(raw_text(f, "SELECT owner_id FROM simba_mutex WHERE mutex = 'orders'"), "a");
+    assert_string_equal(raw_text(f, "SELECT owner_id FROM simba_lock WHERE mutex = 'orders'"), "a");
     testhost_close(&f->a);
 }
 
@@ -470,12 +470,44 @@ static void deadlines_are_their_own(void **state)
     testhost_close(&f->a);
 }
 
+/* The clock runs fast, and the lock is let go after five seconds of it. */
+static void let_go_late(testhost *h)
+{
+    holder *other = h->user;
+    hurry(h);
+    if (++other->looks == 100)
+        raw(other->db, "COMMIT");
+}
+
+/* A batch waits for the lock until the last of its requests is over. */
+static void a_batch_waits_for_its_last(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    holder other = {open_raw(f), 0};
+    raw(other.db, "BEGIN IMMEDIATE");
+    testhost_request patient = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    patient.request.deadline.ns += INT64_C(3600000) * SIMBA__NS_PER_MS;
+    testhost_request hasty = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
+    testhost_submit(&f->a, &patient);
+    testhost_submit(&f->a, &hasty);
+    testhost_flush(&f->a);
+    f->a.user = &other;
+    f->a.on_now = let_go_late;
+    testhost_run_jobs(&f->a);
+    f->a.on_now = NULL;
+    assert_true(other.looks >= 100);
+    assert_mine(patient.request.reply);
+    sqlite3_close(other.db);
+    testhost_close(&f->a);
+}
+
 /* A row that cannot be written fails its own request, and none of its batch. */
 static void bad_row_fails_alone(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
-    raw_once(f, "CREATE TRIGGER refuse BEFORE INSERT ON simba_mutex WHEN new.mutex = 'bad' "
+    raw_once(f, "CREATE TRIGGER refuse BEFORE INSERT ON simba_lock WHEN new.mutex = 'bad' "
                 "BEGIN SELECT raise(ABORT, 'not this one'); END");
     testhost_request bad = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "bad", "me", 1, 0);
     testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "good", "me", 1, 0);
@@ -496,10 +528,10 @@ static void damaged_row(void **state)
     fixture *f = *state;
     open_store(f, &f->a);
     acquire(&f->a, "orders", "me", 1);
-    raw_once(f, "UPDATE simba_mutex SET owner_id = hex(zeroblob(100))");
+    raw_once(f, "UPDATE simba_lock SET owner_id = hex(zeroblob(100))");
     testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ECORRUPT);
-    assert_string_equal(raw_text(f, "SELECT length(owner_id) FROM simba_mutex"), "200");
+    assert_string_equal(raw_text(f, "SELECT length(owner_id) FROM simba_lock"), "200");
     assert_mine(acquire(&f->a, "invoices", "me", 1));
     testhost_close(&f->a);
 }
@@ -527,12 +559,12 @@ static void rows_of_wrong_types(void **state)
     open_store(f, &f->a);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char sql[160];
-        raw_once(f, "DELETE FROM simba_mutex");
+        raw_once(f, "DELETE FROM simba_lock");
         assert_mine(acquire(&f->a, "bad", "me", 1));
         assert_mine(acquire(&f->a, "worse", "me", 1));
-        snprintf(sql, sizeof sql, "UPDATE simba_mutex SET %s WHERE mutex = 'bad'", cases[i].set);
+        snprintf(sql, sizeof sql, "UPDATE simba_lock SET %s WHERE mutex = 'bad'", cases[i].set);
         raw_once(f, sql);
-        raw_once(f, "UPDATE simba_mutex SET nonce = 'x' WHERE mutex = 'worse'");
+        raw_once(f, "UPDATE simba_lock SET nonce = 'x' WHERE mutex = 'worse'");
         testhost_request bad = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "bad", "you", 2, 0);
         testhost_request worse = testhost_request_of(&f->a, SIMBA_OP_READ, "worse", NULL, 0, 0);
         testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "good", "you", 2, 0);
@@ -563,10 +595,10 @@ static void extreme_numbers(void **state)
     open_store(f, &f->a);
     for (int i = 0; i < 4 * 4 * 4; i++) {
         char sql[400];
-        raw_once(f, "DELETE FROM simba_mutex");
+        raw_once(f, "DELETE FROM simba_lock");
         assert_mine(acquire(&f->a, "orders", "me", 1));
         snprintf(sql, sizeof sql,
-                 "UPDATE simba_mutex SET until_boot_ns = %s, transition_at = %s, acquired_at = %s, ttl_at = %s, "
+                 "UPDATE simba_lock SET until_boot_ns = %s, transition_at = %s, acquired_at = %s, ttl_at = %s, "
                  "version = %s",
                  numbers[i % 4], numbers[i / 4 % 4], numbers[i / 16], numbers[i % 4], numbers[i / 4 % 4]);
         raw_once(f, sql);
@@ -575,7 +607,7 @@ static void extreme_numbers(void **state)
         const simba_reply seen = acquire(&f->a, "orders", "you", 2);
         assert_int_equal(seen.outcome, held ? SIMBA_NOT_MINE : SIMBA_MINE);
     }
-    raw_once(f, "UPDATE simba_mutex SET token = 9223372036854775807, owner_id = ''");
+    raw_once(f, "UPDATE simba_lock SET token = 9223372036854775807, owner_id = ''");
     testhost_request last = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "you", 3, 0);
     assert_int_equal(testhost_ask(&f->a, &last)->status, SIMBA_ESTORE);
     assert_non_null(strstr(last.error.text, "no greater token is left"));
@@ -590,7 +622,7 @@ static void list_with_damaged_rows(void **state)
     assert_mine(acquire(&f->a, "a", "me", 1));
     assert_mine(acquire(&f->a, "b", "me", 1));
     assert_mine(acquire(&f->a, "c", "me", 1));
-    raw_once(f, "UPDATE simba_mutex SET until_boot_ns = 'zz' WHERE mutex = 'b'");
+    raw_once(f, "UPDATE simba_lock SET until_boot_ns = 'zz' WHERE mutex = 'b'");
     const unsigned warnings = f->a.warnings;
     assert_int_equal(list(&f->a, NULL), 2);
     assert_string_equal(f->a.listed[0].mutex, "a");
@@ -600,16 +632,16 @@ static void list_with_damaged_rows(void **state)
     assert_int_equal(list(&f->a, "c"), 1); /* what was not asked for is not complained about */
     assert_int_equal(f->a.warnings, warnings + 1);
 
-    raw_once(f, "UPDATE simba_mutex SET owner_id = hex(zeroblob(500000)) WHERE mutex = 'a'");
-    raw_once(f, "INSERT INTO simba_mutex (mutex) VALUES (hex(zeroblob(500000)))");
-    raw_once(f, "INSERT INTO simba_mutex (mutex) VALUES (x'0102')");
+    raw_once(f, "UPDATE simba_lock SET owner_id = hex(zeroblob(500000)) WHERE mutex = 'a'");
+    raw_once(f, "INSERT INTO simba_lock (mutex) VALUES (hex(zeroblob(500000)))");
+    raw_once(f, "INSERT INTO simba_lock (mutex) VALUES (x'0102')");
     assert_int_equal(list(&f->a, NULL), 1);
     assert_int_equal(f->a.warnings, warnings + 5);
     assert_true(strlen(f->a.log) < 400);
 
     /* However many there are, the log does not drown in them. */
     raw_once(f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) "
-                "INSERT INTO simba_mutex (mutex, token) SELECT 'x' || i, 'x' FROM n");
+                "INSERT INTO simba_lock (mutex, token) SELECT 'x' || i, 'x' FROM n");
     const unsigned before = f->a.warnings;
     assert_int_equal(list(&f->a, NULL), 1);
     assert_int_equal(f->a.warnings, before + 11);
@@ -734,6 +766,7 @@ int main(void)
         TEST(locked_until_deadline),
         TEST(locked_for_a_while),
         TEST(deadlines_are_their_own),
+        TEST(a_batch_waits_for_its_last),
         TEST(bad_row_fails_alone),
         TEST(damaged_row),
         TEST(rows_of_wrong_types),

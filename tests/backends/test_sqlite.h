@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "backends/asking.h"
-#include "backends/sqlite/sqlite.h"
 #include "lib/cm.h"
 #include "lib/testhost.h"
+#include "stores/sqlite/store.h"
 #include "util/clock.h"
 
 typedef struct fixture {
@@ -96,35 +96,23 @@ static inline const char *raw_text(const fixture *f, const char *sql)
     return text;
 }
 
-static inline void assert_told(const testhost *h, size_t index, simba_push_kind kind, const char *id)
+/* Ask for it as a contender that will wait if it does not win. */
+static inline simba_reply wait_for(testhost *h, const char *mutex, const char *id, uint64_t nonce)
+{
+    testhost_request r = testhost_request_of(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);
+    r.request.queue = true;
+    testhost_ask(h, &r);
+    if (r.request.reply.status < 0)
+        fail_msg("%s", r.error.text);
+    return r.request.reply;
+}
+
+/* The contender of this nonce was told, or with 0 a watch. */
+static inline void assert_told(const testhost *h, size_t index, simba_push_kind kind, uint64_t nonce)
 {
     assert_true(index < h->push_count);
     assert_int_equal(h->pushes[index].push.kind, kind);
-    if (kind == SIMBA_PUSH_ACQUIRED) {
-        assert_string_equal(h->pushes[index].push.owner.id, id);
-        assert_in_range(h->pushes[index].push.owner.transition_at_ms - h->pushes[index].push.now_ms, 1, 16000);
-    }
-}
-
-/* a waits for what b holds, and was told so. */
-static inline void b_holds_a_waits(fixture *f, simba_topic *topic)
-{
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    assert_mine(acquire(&f->b, topic->mutex, "b", 2));
-    assert_owned_by(acquire(&f->a, topic->mutex, "a", 1), "b");
-    assert_int_equal(testhost_watch(&f->a, topic), 0);
-    testhost_settle(&f->a);
-    assert_int_equal(f->a.push_count, 1);
-    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "b");
-    f->a.push_count = 0;
-}
-
-static inline void close_both(fixture *f, simba_topic *topic)
-{
-    testhost_unwatch(&f->a, topic);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
+    assert_int_equal(h->pushes[index].nonce, nonce);
 }
 
 #endif

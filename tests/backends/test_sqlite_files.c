@@ -20,7 +20,7 @@ static void refuse(const char *url, int code, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", err.text, word);
 }
 
-/* A file of the store's own: in write-ahead mode, marked as ours, of version 1, in a folder that only we may enter. */
+/* A file of the store's own: in write-ahead mode, marked as ours, of version 2, in a folder that only we may enter. */
 static void about_created(void **state)
 {
     fixture *f = *state;
@@ -30,11 +30,11 @@ static void about_created(void **state)
     open_store(f, &f->a);
     testhost_close(&f->a);
     assert_string_equal(raw_text(f, "PRAGMA application_id"), "1399418210");
-    assert_string_equal(raw_text(f, "PRAGMA user_version"), "1");
+    assert_string_equal(raw_text(f, "PRAGMA user_version"), "2");
     assert_string_equal(raw_text(f, "PRAGMA journal_mode"), "wal");
-    assert_string_equal(raw_text(f, "SELECT group_concat(name, ' ') FROM pragma_table_info('simba_mutex')"),
+    assert_string_equal(raw_text(f, "SELECT group_concat(name, ' ') FROM pragma_table_info('simba_lock')"),
                         "mutex acquired_at ttl_at transition_at owner_id version token nonce revoked_token "
-                        "until_boot_ns boot_id");
+                        "until_boot_ns boot_id socket next_nonce next_until_boot_ns");
     char folder[80];
     snprintf(folder, sizeof folder, "%s/new", f->folder);
     assert_int_equal(stat(folder, &status), 0);
@@ -43,19 +43,40 @@ static void about_created(void **state)
     assert_int_equal(status.st_mode & 0007, 0); /* nobody else's business */
 }
 
-/* The notify file is for those who may use the database. */
-static void notify_has_the_mode_of_the_database(void **state)
+static mode_t mode_of(const char *path)
 {
-    fixture *f = *state;
     struct stat status;
+    assert_int_equal(lstat(path, &status), 0);
+    return status.st_mode & 07777;
+}
+
+/* The sockets are for those who may use the database, whatever the umask is: the folder and each of them. They are made by the
+ * first acquire, and go with the client. */
+static void sockets_have_the_mode_of_the_database(void **state)
+{
+    static const struct {
+        mode_t database, folder;
+    } cases[] = {{0600, 0700}, {0660, 02770}, {0666, 0777}};
+    fixture *f = *state;
     char path[128];
-    snprintf(path, sizeof path, "%s-notify", f->path);
-    close(open(f->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    assert_int_equal(chmod(f->path, 0666), 0);
-    open_store(f, &f->a);
-    testhost_close(&f->a);
-    assert_int_equal(stat(path, &status), 0);
-    assert_int_equal(status.st_mode & 0777, 0666);
+    char name[160];
+    snprintf(path, sizeof path, "%s-wake", f->path);
+    const mode_t before = umask(077);
+    for (size_t i = 0; i < 3; i++) {
+        close(open(f->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        assert_int_equal(chmod(f->path, cases[i].database), 0);
+        open_store(f, &f->a);
+        assert_int_equal(access(path, F_OK), -1);
+        assert_mine(acquire(&f->a, "orders", "me", 1));
+        assert_int_equal(mode_of(path), cases[i].folder);
+        snprintf(name, sizeof name, "%s/%s", path, raw_text(f, "SELECT socket FROM simba_lock"));
+        assert_int_equal(mode_of(name), cases[i].database);
+        testhost_close(&f->a);
+        assert_int_equal(access(name, F_OK), -1);
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(unlink(f->path), 0);
+    }
+    umask(before);
 }
 
 /* URLs that are not one of this store say what is wrong with them. */
@@ -210,7 +231,7 @@ static void newer_schema(void **state)
     fixture *f = *state;
     open_store(f, &f->a);
     testhost_close(&f->a);
-    raw_once(f, "PRAGMA user_version = 2");
+    raw_once(f, "PRAGMA user_version = 3");
     refuse_untouched(f, SIMBA_ESTORE, "newer version");
 }
 
@@ -220,8 +241,8 @@ static void missing_table(void **state)
     fixture *f = *state;
     open_store(f, &f->a);
     testhost_close(&f->a);
-    raw_once(f, "DROP TABLE simba_mutex");
-    refuse_untouched(f, SIMBA_ECORRUPT, "simba_mutex");
+    raw_once(f, "DROP TABLE simba_lock");
+    refuse_untouched(f, SIMBA_ECORRUPT, "simba_lock");
 }
 
 /* Run `body` in a child without root's privileges, which would make every file writable. */
@@ -347,7 +368,7 @@ static void creation_race(void **state)
             assert_true(wait(&status) > 0);
             assert_int_equal(status, 0);
         }
-        assert_string_equal(raw_text(f, "SELECT count(*) || ' ' || max(version) FROM simba_mutex"), "1 1");
+        assert_string_equal(raw_text(f, "SELECT count(*) || ' ' || max(version) FROM simba_lock"), "1 1");
         assert_string_equal(raw_text(f, "PRAGMA integrity_check"), "ok");
         raw_once(f, "PRAGMA journal_mode = DELETE");
         assert_int_equal(unlink(f->path), 0);
@@ -393,14 +414,14 @@ static void created_meanwhile(void **state)
 static void deleted_underneath(void **state)
 {
     fixture *f = *state;
-    static const char *const endings[] = {"-wal", "-shm", "-notify"};
+    static const char *const endings[] = {"-wal", "-shm"};
     for (int with_others = 0; with_others < 2; with_others++) {
         open_store(f, &f->a);
         open_store(f, &f->b);
         assert_mine(acquire(&f->a, "orders", "me", 1));
         assert_owned_by(acquire(&f->b, "orders", "you", 2), "me");
         assert_int_equal(unlink(f->path), 0);
-        for (int i = 0; with_others && i < 3; i++) {
+        for (int i = 0; with_others && i < 2; i++) {
             char path[128];
             snprintf(path, sizeof path, "%s%s", f->path, endings[i]);
             assert_int_equal(unlink(path), 0);
@@ -440,26 +461,6 @@ static void deleted_under_an_idle_store(void **state)
     assert_string_equal(raw_text(f, "PRAGMA integrity_check"), "ok");
     testhost_close(&f->a);
     testhost_close(&f->b);
-}
-
-/* A file that nobody has touched for a while is not looked for at its path each time. Its deletion is noticed nevertheless, by the
- * next request. */
-static void deleted_after_a_quiet_time(void **state)
-{
-    fixture *f = *state;
-    struct stat status;
-    open_store(f, &f->a);
-    const int64_t begin_ns = simba__clock_mono_ns();
-    do { /* these do not touch the file itself, but its log */
-        assert_mine(acquire(&f->a, "orders", "me", 1));
-        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
-    } while (simba__clock_mono_ns() - begin_ns < 100 * SIMBA__NS_PER_MS);
-    assert_mine(acquire(&f->a, "orders", "me", 1));
-    assert_int_equal(unlink(f->path), 0);
-    assert_mine(acquire(&f->a, "orders", "you", 2));
-    assert_non_null(strstr(f->a.log, "deleted"));
-    assert_int_equal(stat(f->path, &status), 0);
-    testhost_close(&f->a);
 }
 
 /* Another database of simba takes its place; it counts from then on. */
@@ -558,13 +559,10 @@ static void symbolic_link(void **state)
     assert_int_equal(symlink(f->path, link), 0);
     snprintf(f->url, sizeof f->url, "sqlite://%s", link);
     open_store(f, &f->b);
-    simba_topic topic = {.mutex = "orders"};
     assert_mine(acquire(&f->a, "orders", "me", 1));
-    assert_owned_by(acquire(&f->b, "orders", "you", 2), "me");
-    assert_int_equal(testhost_watch(&f->b, &topic), 0);
+    assert_owned_by(wait_for(&f->b, "orders", "you", 2), "me");
     ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
     assert_true(testhost_await_pushes(&f->b, 1));
-    testhost_unwatch(&f->b, &topic);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }
@@ -574,7 +572,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(about_created),
-        TEST(notify_has_the_mode_of_the_database),
+        TEST(sockets_have_the_mode_of_the_database),
         TEST(bad_urls),
         TEST(about_sync),
         TEST(not_a_database),
@@ -590,7 +588,6 @@ int main(void)
         TEST(created_meanwhile),
         TEST(deleted_underneath),
         TEST(deleted_under_an_idle_store),
-        TEST(deleted_after_a_quiet_time),
         TEST(replaced_underneath),
         TEST(moved_and_back),
         TEST(replaced_by_rubbish),

@@ -1,7 +1,7 @@
 /* The SQLite store and the moments in between: what another process does just then is not missed. */
+#include <signal.h>
 #include <sys/wait.h>
 
-#include "backends/sqlite/notify.h"
 #include "backends/test_sqlite.h"
 
 /* What to do in the middle of a transaction of the store that was opened with hooks: once, and then no more. */
@@ -9,7 +9,6 @@ static struct {
     fixture *f;
     void (*on_read)(fixture *f);   /* a row was read */
     void (*on_commit)(fixture *f); /* just committed */
-    uint64_t slot_at_commit;
 } meanwhile;
 
 static void act_once(void (**act)(fixture *f))
@@ -25,22 +24,10 @@ static int after_statement(unsigned kind, void *user, void *statement, void *ns)
     (void)kind;
     (void)user;
     (void)ns;
-    if (strstr(sqlite3_sql(statement), "WHERE mutex = "))
+    if (strstr(sqlite3_sql(statement), "FROM simba_lock WHERE mutex = "))
         act_once(&meanwhile.on_read);
     if (strcmp(sqlite3_sql(statement), "COMMIT") == 0)
         act_once(&meanwhile.on_commit);
-    return 0;
-}
-
-static int before_commit(void *user)
-{
-    simba_error err;
-    simba__sqlite_notify *notify = NULL;
-    (void)user;
-    if (simba__sqlite_notify_open(meanwhile.f->path, &err, &notify) == 0)
-        meanwhile.slot_at_commit =
-            simba__sqlite_notify_read(notify, simba__sqlite_notify_slot(simba__sqlite_notify_hash("orders")));
-    simba__sqlite_notify_close(notify);
     return 0;
 }
 
@@ -48,9 +35,7 @@ static int add_hooks(sqlite3 *db, char **message, const void *api)
 {
     (void)message;
     (void)api;
-    sqlite3_commit_hook(db, before_commit, NULL);
-    sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, after_statement, NULL);
-    return SQLITE_OK;
+    return sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, after_statement, NULL);
 }
 
 static void open_hooked(fixture *f, testhost *h)
@@ -68,61 +53,121 @@ static void b_releases(fixture *f)
     ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
 }
 
-/* It is released just after the transaction that found it owned. */
-static void released_after_the_transaction(void **state)
+static testhost_request waiting_request(fixture *f)
+{
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "a", 1, 0);
+    r.request.queue = true;
+    return r;
+}
+
+/* It is released just after the transaction that refused it, and before the refusal is told. */
+static void released_before_the_answer(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
     open_hooked(f, &f->a);
     open_store(f, &f->b);
     assert_mine(acquire(&f->b, "orders", "b", 2));
-    testhost_request in_vain = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "a", 1, 0);
-    testhost_request writes = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "invoices", "a", 1, 0);
-    testhost_submit(&f->a, &in_vain);
-    testhost_submit(&f->a, &writes);
+    testhost_request r = waiting_request(f);
+    testhost_submit(&f->a, &r);
     testhost_flush(&f->a);
     meanwhile.on_commit = b_releases;
     testhost_run_jobs(&f->a);
     assert_null(meanwhile.on_commit);
-    assert_owned_by(in_vain.request.reply, "b");
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
-    testhost_run_jobs(&f->a);
-    assert_int_equal(f->a.push_count, 1);
-    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
-    close_both(f, &topic);
+    assert_owned_by(r.request.reply, "b");
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, 1);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
 }
 
-/* It is released while the look at it is under way. */
-static void released_during_the_look(void **state)
+static void row_goes(fixture *f)
+{
+    raw_once(f, "DELETE FROM simba_waiter");
+}
+
+/* Its row is deleted just after the transaction that wrote it. Then the release calls nobody; the contender asks at the end of the
+ * lease that it was told of, as it always does, and is in line again. */
+static void the_row_is_deleted_before_the_answer(void **state)
+{
+    fixture *f = *state;
+    open_hooked(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    testhost_request r = waiting_request(f);
+    testhost_submit(&f->a, &r);
+    testhost_flush(&f->a);
+    meanwhile.on_commit = row_goes;
+    testhost_run_jobs(&f->a);
+    assert_owned_by(r.request.reply, "b");
+    assert_in_range(r.request.reply.owner.transition_at_ms - r.request.reply.now_ms, 1, 16000);
+    b_releases(f);
+    testhost_advance(&f->a, 2000);
+    assert_int_equal(f->a.push_count, 0);
+    assert_mine(wait_for(&f->a, "orders", "a", 1));
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
+static void observed_change(fixture *f)
+{
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+}
+
+/* The mutex changes between the row of an observer and the push that its watch is live: then it is told twice, and of the end state
+ * at the latest. */
+static void changed_while_the_watch_begins(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
     open_hooked(f, &f->a);
     open_store(f, &f->b);
-    assert_mine(acquire(&f->b, "orders", "b", 2));
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
-    meanwhile.on_read = b_releases;
+    meanwhile.on_commit = observed_change;
     testhost_run_jobs(&f->a);
-    assert_null(meanwhile.on_read);
-    assert_int_equal(f->a.push_count, 2);
-    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "b");
-    assert_told(&f->a, 1, SIMBA_PUSH_RELEASED, NULL);
-    close_both(f, &topic);
+    assert_null(meanwhile.on_commit);
+    assert_true(testhost_await_pushes(&f->a, 2));
+    assert_told(&f->a, 1, SIMBA_PUSH_CHANGED, 0);
+    testhost_unwatch(&f->a, &topic);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
 }
 
-/* Nothing is marked before it is committed: who is woken must find the change. */
-static void marked_after_the_commit(void **state)
+static void die(fixture *f)
+{
+    (void)f;
+    raise(SIGKILL);
+}
+
+/* Whoever releases is killed between its commit and the datagram: the waiter finds by itself, within a second, that it was
+ * called. */
+static void killed_before_it_rings(void **state)
 {
     fixture *f = *state;
-    open_hooked(f, &f->a);
-    simba_topic elsewhere = {.mutex = "elsewhere"};
-    open_store(f, &f->b);
-    assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* somebody listens, so there is a mark */
-    meanwhile.slot_at_commit = 1;
-    assert_mine(acquire(&f->a, "orders", "a", 1));
-    assert_int_equal(meanwhile.slot_at_commit, 0);
-    testhost_unwatch(&f->b, &elsewhere);
-    testhost_close(&f->b);
+    int status;
+    open_store(f, &f->a);
+    const pid_t child = fork();
+    if (child == 0) {
+        open_hooked(f, &f->b);
+        testhost_request r = testhost_request_of(&f->b, SIMBA_OP_ACQUIRE, "orders", "b", 2, 0);
+        testhost_ask(&f->b, &r);
+        raise(SIGSTOP);
+        meanwhile.on_commit = die;
+        b_releases(f);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+    assert_owned_by(wait_for(&f->a, "orders", "a", 1), "b");
+    kill(child, SIGCONT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    assert_string_equal(raw_text(f, "SELECT next_nonce FROM simba_lock"), "1");
+    testhost_advance(&f->a, 1001);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, 1);
+    assert_mine(wait_for(&f->a, "orders", "a", 1));
     testhost_close(&f->a);
 }
 
@@ -130,25 +175,23 @@ static void marked_after_the_commit(void **state)
 static void contend(fixture *f, const char *id, unsigned times)
 {
     simba_error err;
-    simba_topic topic = {.mutex = "orders"};
-    if (testhost_open(&f->a, &simba__backend_sqlite, f->url, &err) < 0 || testhost_watch(&f->a, &topic) < 0)
+    if (testhost_open(&f->a, &simba__backend_sqlite, f->url, &err) < 0)
         _exit(1);
-    testhost_run_jobs(&f->a);
     while (times > 0) {
         f->a.push_count = 0; /* before asking: what is pushed from here on may be younger than the answer */
-        testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", id, 1, 0);
+        testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", id, (uint64_t)id[0], 0);
+        r.request.queue = true;
         const simba_reply *reply = testhost_ask(&f->a, &r);
         if (reply->status < 0)
             _exit(2);
         if (reply->outcome == SIMBA_MINE) {
             times--;
-            r = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", id, 1, 0);
+            r = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", id, (uint64_t)id[0], 0);
             testhost_ask(&f->a, &r);
         } else if (!testhost_await_pushes(&f->a, 1)) {
             _exit(3);
         }
     }
-    testhost_unwatch(&f->a, &topic);
     testhost_close(&f->a);
     _exit(0);
 }
@@ -167,16 +210,17 @@ static void no_wake_up_is_lost(void **state)
         assert_true(wait(&status) > 0);
         assert_int_equal(status, 0);
     }
-    assert_string_equal(raw_text(f, "SELECT version FROM simba_mutex"), "9600");
+    assert_string_equal(raw_text(f, "SELECT version FROM simba_lock"), "9600");
 }
 
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(released_after_the_transaction),
-        TEST(released_during_the_look),
-        TEST(marked_after_the_commit),
+        TEST(released_before_the_answer),
+        TEST(the_row_is_deleted_before_the_answer),
+        TEST(changed_while_the_watch_begins),
+        TEST(killed_before_it_rings),
         TEST(no_wake_up_is_lost),
     };
     return cmocka_run_group_tests_name("sqlite races", tests, NULL, NULL);

@@ -29,16 +29,21 @@ static mode_t mode_of(const fixture *f, const char *ending)
     return lstat(path, &status) == 0 && status.st_gid == team() ? status.st_mode : 0;
 }
 
-/* The FIFO of whoever waits there first, whichever number that has. */
-static mode_t mode_of_a_bell(const fixture *f)
+/* The socket of whoever waits there. */
+static mode_t mode_of_a_socket(const fixture *f)
 {
-    mode_t mode = 0;
-    for (unsigned i = 0; i < 1024 && mode == 0; i++) {
-        char ending[32];
-        snprintf(ending, sizeof ending, "-bells/%u", i);
-        mode = mode_of(f, ending);
-    }
-    return mode;
+    char ending[64];
+    snprintf(ending, sizeof ending, "-wake/%s", raw_text(f, "SELECT socket FROM simba_waiter"));
+    return mode_of(f, ending);
+}
+
+/* b holds the mutex, and a waits for it. */
+static void hold_and_wait(fixture *f)
+{
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_owned_by(wait_for(&f->a, "orders", "a", 1), "b");
 }
 
 static void make(const fixture *f, const char *ending, mode_t mode)
@@ -86,11 +91,10 @@ static void everything_is_shared(void **state)
     fixture *f = *state;
     struct stat status;
     char folder[80];
-    simba_topic topic = {.mutex = "orders"};
     name_shared(f, "/new");
     snprintf(folder, sizeof folder, "%s/new", f->folder);
     const mode_t before = umask(0077);
-    b_holds_a_waits(f, &topic);
+    hold_and_wait(f);
     umask(before);
     assert_int_equal(stat(folder, &status), 0);
     assert_int_equal(status.st_gid, team());
@@ -98,11 +102,11 @@ static void everything_is_shared(void **state)
     assert_int_equal(mode_of(f, ""), S_IFREG | 0660);
     assert_int_equal(mode_of(f, "-wal"), S_IFREG | 0660);
     assert_int_equal(mode_of(f, "-shm"), S_IFREG | 0660);
-    assert_int_equal(mode_of(f, "-notify"), S_IFREG | 0660);
-    assert_int_equal(mode_of(f, "-bells"), S_IFDIR | 02770);
-    assert_int_equal(mode_of_a_bell(f), S_IFIFO | 0660);
+    assert_int_equal(mode_of(f, "-wake"), S_IFDIR | 02770);
+    assert_int_equal(mode_of_a_socket(f), S_IFSOCK | 0660);
     assert_int_equal(examine(f), SIMBA_VERDICT_OK);
-    close_both(f, &topic);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
 }
 
 /* In a child: as this user, with a group of the user's own and the team among the others. It ends without closing. */
@@ -135,6 +139,7 @@ static void must_open(fixture *f)
 static simba_outcome ask_in_child(fixture *f, uint64_t nonce)
 {
     testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "somebody", nonce, 0);
+    r.request.queue = true;
     testhost_ask(&f->a, &r);
     if (r.request.reply.status < 0) {
         fprintf(stderr, "user %u: %s\n", (unsigned)geteuid(), r.error.text);
@@ -152,11 +157,9 @@ static void must_get(fixture *f)
 
 static void must_be_refused(fixture *f)
 {
-    simba_topic topic = {.mutex = "orders"};
     must_open(f);
-    if (ask_in_child(f, (uint64_t)getpid()) != SIMBA_NOT_MINE || testhost_watch(&f->a, &topic) < 0)
+    if (ask_in_child(f, (uint64_t)getpid()) != SIMBA_NOT_MINE)
         _exit(2);
-    testhost_settle(&f->a);
 }
 
 static void must_not_open(fixture *f)
@@ -182,8 +185,8 @@ static void two_users(void **state)
     as_user(f, ALICE, must_get);
     as_user(f, BOB, must_be_refused);
     assert_int_equal(mode_of(f, "-wal"), S_IFREG | 0660);
-    assert_int_equal(mode_of(f, "-bells"), S_IFDIR | 02770);
-    assert_int_equal(mode_of_a_bell(f), S_IFIFO | 0660);
+    assert_int_equal(mode_of(f, "-wake"), S_IFDIR | 02770);
+    assert_int_equal(mode_of_a_socket(f), S_IFSOCK | 0660);
     as_user(f, ALICE, must_be_refused);
     assert_int_equal(chmod(folder, 02775), 0);
     snprintf(f->url, sizeof f->url, "sqlite://%s", f->path);
@@ -203,17 +206,17 @@ static void two_users(void **state)
 static void prepare_shares_what_exists(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
     assert_int_equal(chown(f->folder, (uid_t)-1, team()), 0);
     assert_int_equal(chmod(f->folder, 02770), 0);
     make(f, "", 0600);
-    b_holds_a_waits(f, &topic);
+    hold_and_wait(f);
     make(f, "-journal", 0600);
-    close_both(f, &topic);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
     name_shared(f, "");
     open_store(f, &f->a);
     ask(&f->a, SIMBA_OP_ACQUIRE, "others", "me", 3, 0);
-    assert_int_equal(mode_of(f, "-notify"), S_IFREG | 0600);
+    assert_int_equal(mode_of(f, "-wake"), S_IFDIR | 0700);
     assert_int_equal(examine(f), SIMBA_VERDICT_BROKEN);
     assert_int_equal(prepare(f, ""), 0);
     assert_int_equal(examine(f), SIMBA_VERDICT_OK);
@@ -221,8 +224,7 @@ static void prepare_shares_what_exists(void **state)
     assert_int_equal(mode_of(f, "-wal"), S_IFREG | 0660);
     assert_int_equal(mode_of(f, "-shm"), S_IFREG | 0660);
     assert_int_equal(mode_of(f, "-journal"), S_IFREG | 0660);
-    assert_int_equal(mode_of(f, "-notify"), S_IFREG | 0660);
-    assert_int_equal(mode_of(f, "-bells"), S_IFDIR | 02770);
+    assert_int_equal(mode_of(f, "-wake"), S_IFDIR | 02770);
     testhost_close(&f->a);
 }
 
@@ -270,6 +272,8 @@ static void folder_must_be_shared(void **state)
     assert_int_equal(access(f->path, F_OK), -1);
     assert_int_equal(chmod(f->folder, 0777), 0);
     open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_int_equal(examine(f), SIMBA_VERDICT_OK);
     testhost_close(&f->a);
     assert_int_equal(stat(f->path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0666);

@@ -412,7 +412,7 @@ int64_t lease_end_ns(const char *mutex)
     int64_t end_ns = 0;
     assert_int_equal(sqlite3_open_v2(in_dir("store.db"), &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
     assert_int_equal(
-        sqlite3_prepare_v2(db, "SELECT until_boot_ns FROM simba_mutex WHERE mutex = ?1", -1, &statement, NULL),
+        sqlite3_prepare_v2(db, "SELECT until_boot_ns FROM simba_lock WHERE mutex = ?1", -1, &statement, NULL),
         SQLITE_OK);
     sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
     if (sqlite3_step(statement) == SQLITE_ROW)

@@ -206,10 +206,10 @@ static void tck_removes_its_mutexes(void **state)
     assert_int_equal(rows_of(url), 3); /* also the lane's, which the wrapper held */
     assert_int_equal(SIMBA("tck", url, "--only", "names-*"), 0);
     assert_int_equal(rows_of(url), 1);
-    static const char *const suffixes[] = {"", "-wal", "-shm", "-notify"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-wake"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         snprintf(file, sizeof file, "%s/a.db%s", dir, suffixes[i]);
-        unlink(file);
+        remove(file);
     }
     rmdir(dir);
 }

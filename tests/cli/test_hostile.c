@@ -37,12 +37,11 @@ static void plant(const char *mutex_hex, const char *id_hex, int64_t acquired_at
     char boot_id[64];
     sqlite3 *db;
     snprintf(boot_id, sizeof boot_id, "%.36s", contents("/proc/sys/kernel/random/boot_id"));
-    snprintf(
-        sql, sizeof sql,
-        "INSERT INTO simba_mutex (mutex, owner_id, acquired_at, ttl_at, transition_at, token, nonce, until_boot_ns,"
-        " boot_id) VALUES (CAST(x'%s' AS TEXT), CAST(x'%s' AS TEXT), %lld + %d, %lld, %lld, 7, 7, %lld, '%s')",
-        mutex_hex, id_hex, (long long)acquired_at + (acquired_at == INT64_MIN), -(acquired_at == INT64_MIN),
-        (long long)ttl_at, (long long)transition_at, (long long)(now_ns() + INT64_C(3600000000000)), boot_id);
+    snprintf(sql, sizeof sql,
+             "INSERT INTO simba_lock (mutex, owner_id, acquired_at, ttl_at, transition_at, token, nonce, until_boot_ns,"
+             " boot_id) VALUES (CAST(x'%s' AS TEXT), CAST(x'%s' AS TEXT), %lld + %d, %lld, %lld, 7, 7, %lld, '%s')",
+             mutex_hex, id_hex, (long long)acquired_at + (acquired_at == INT64_MIN), -(acquired_at == INT64_MIN),
+             (long long)ttl_at, (long long)transition_at, (long long)(now_ns() + INT64_C(3600000000000)), boot_id);
     assert_int_equal(RUN("init"), 0);
     assert_int_equal(sqlite3_open(in_dir("store.db"), &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
@@ -214,7 +213,7 @@ static void damage(const char *column, const char *value)
 {
     char sql[200];
     sqlite3 *db;
-    snprintf(sql, sizeof sql, "UPDATE simba_mutex SET %s = %s WHERE mutex = 'm'", column, value);
+    snprintf(sql, sizeof sql, "UPDATE simba_lock SET %s = %s WHERE mutex = 'm'", column, value);
     assert_int_equal(sqlite3_open(in_dir("store.db"), &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);

@@ -199,9 +199,9 @@ static void schedule_hands_on_notes(void **state)
 static void a_terminal_is_shown_what_fits(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("note", "set", "m", "red \033[31m and much longer than what is left of a line of 77 columns"),
+    assert_int_equal(RUN("note", "set", "m", "red \033[31m and much longer than what is left of a line of 87 columns"),
                      0);
-    terminal t = START_ON_TERMINAL("list");
+    terminal t = start_on_terminal_of(87, (const char *const[]){"list", NULL});
     assert_int_equal(finish_terminal(&t), 0);
     assert_non_null(strstr(t.text, "red \\x1B"));
     assert_null(strstr(t.text, "\033[31m"));

@@ -307,7 +307,7 @@ typedef struct sweep {
 
 static void delete_files(const char *path)
 {
-    static const char *const endings[] = {"", "-wal", "-shm", "-notify"};
+    static const char *const endings[] = {"", "-wal", "-shm"};
     char name[200];
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         snprintf(name, sizeof name, "%s%s", path, endings[i]);

@@ -5,11 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/sqlite/db.h"
-#include "backends/sqlite/note.h"
 #include "fuzz/targets.h"
+#include "stores/sqlite/store.h"
 #include "util/clock.h"
-#include "util/mem.h"
 
 static char folder[64];
 static char path[96];
@@ -51,70 +49,59 @@ static uint64_t host_random(simba_host *host)
     return 7;
 }
 
-static void check_row(const simba__row *row)
+static int64_t host_epoch_us(simba_host *host)
 {
-    FUZZ_CHECK(memchr(row->owner.id, '\0', sizeof row->owner.id));
-    FUZZ_CHECK(row->token <= SIMBA__TOKEN_MAX);
+    (void)host;
+    return 1;
 }
 
-static int on_listed(void *user, const char *mutex, const simba__row *row, const simba_stored_note *note,
-                     const simba_error *fault)
+static void check_item(const simba__sqlite_item *item)
 {
-    (void)user;
-    FUZZ_CHECK(mutex && (row || (fault && fault->code < 0)));
-    if (row)
-        check_row(row);
-    FUZZ_CHECK(!note || note->size <= SIMBA_NOTE_MAX);
-    return 0;
-}
-
-static void lock_and_note(simba__sqlite_db *db)
-{
-    simba_request request = {.op = SIMBA_OP_ACQUIRE, .mutex = "m", .id = "me", .nonce = 1, .ttl_ms = 1000};
-    const simba__row_now now = {1, 1};
-    simba_error err = {0};
-    simba__sqlite_note_copy *note = NULL;
-    simba__row row;
-    bool exists;
-    if (simba__sqlite_db_load(db, "m", &row, &exists, &err) < 0)
-        return;
-    check_row(&row);
-    if (simba__row_apply(&row, now, &request))
-        (void)simba__sqlite_db_store(db, "m", &row, exists, &err);
-    if (simba__sqlite_note_identify(db, "m", &row, &err) < 0)
-        return;
-    request.op = SIMBA_OP_WRITE_NOTE;
-    request.token = row.token;
-    request.note = "note";
-    request.note_size = 4;
-    request.note_number = 7;
-    if (simba__row_apply(&row, now, &request))
-        (void)simba__sqlite_note_store(db, &request, &row, &err);
-    if (simba__sqlite_note_load(db, "m", &note, &err) == 0 && note)
-        FUZZ_CHECK(note->stored.size <= SIMBA_NOTE_MAX);
-    simba__free(note);
+    const simba_reply *reply = &item->ask.reply;
+    FUZZ_CHECK(memchr(reply->owner.id, '\0', sizeof reply->owner.id));
+    FUZZ_CHECK(reply->owner.token <= SIMBA__TOKEN_MAX);
+    FUZZ_CHECK(!item->note || item->note->stored.size <= SIMBA_NOTE_MAX);
+    FUZZ_CHECK(!item->fault || fuzz_is_shown_safely(item->fault));
+    for (const simba__sqlite_listing *row = item->listed; row; row = row->next) {
+        FUZZ_CHECK(!row->mutex == (row->fault != NULL));
+        FUZZ_CHECK(memchr(row->owner.id, '\0', sizeof row->owner.id));
+        FUZZ_CHECK(row->note.size <= SIMBA_NOTE_MAX && (!row->first || strlen(row->first) <= SIMBA_ID_MAX));
+    }
 }
 
 /* What a client does with a file, whatever is in it: errors are fine. */
 static void use(void)
 {
-    simba_host host = {.now = host_now, .random = host_random};
+    static const simba_op ops[] = {SIMBA_OP_LIST,    SIMBA_OP_READ,          SIMBA_OP_READ_NOTE, SIMBA_OP_ACQUIRE,
+                                   SIMBA_OP_ACQUIRE, SIMBA_OP_WRITE_NOTE,    SIMBA_OP_RENEW,     SIMBA_OP_RELEASE,
+                                   SIMBA_OP_ACQUIRE, SIMBA_OP_FORCE_RELEASE, SIMBA_OP_FORGET,    SIMBA_OP_PREPARE};
+    enum { COUNT = sizeof ops / sizeof *ops };
+    simba_host host = {.now = host_now, .random = host_random, .epoch_us = host_epoch_us};
+    simba__sqlite_item items[COUNT];
+    simba__sqlite_batch batch = {.host = &host, .items = items, .count = COUNT, .look = true, .overdue = true};
     simba_error err = {0};
-    simba__sqlite_db db = {0};
-    bool opened;
-    if (simba__sqlite_db_init(&db, &host, path, false, &err) == 0) {
-        simba__sqlite_busy_set(&db.busy, (simba_local){INT64_MAX});
-        if (simba__sqlite_db_refresh(&db, &opened, &err) < 0)
-            FUZZ_CHECK(err.code < 0 && fuzz_is_shown_safely(err.text));
-        if (db.handle && simba__sqlite_db_begin(&db, true, &err) == 0) {
-            (void)simba__sqlite_db_list(&db, NULL, on_listed, NULL, &err);
-            lock_and_note(&db);
-            (void)simba__sqlite_db_list(&db, NULL, on_listed, NULL, &err);
-            if (simba__sqlite_db_commit(&db, &err) < 0)
-                simba__sqlite_db_rollback(&db);
-        }
+    simba__sqlite_wake_init(&batch.wake, 7);
+    for (size_t i = 0; i < COUNT; i++) {
+        items[i] = (simba__sqlite_item){
+            .ask = {.op = ops[i], .mutex = ops[i] == SIMBA_OP_LIST ? NULL : "m", .id = "me", .nonce = 1 + i % 3}};
+        items[i].ask.queue = true;
+        items[i].ask.ttl_ms = 1000;
+        items[i].ask.note = "note";
+        items[i].ask.note_size = 4;
+        items[i].ask.note_number = 7;
+        atomic_init(&items[i].taken, false);
+        batch.parts[simba__sqlite_part_of(ops[i])]++;
     }
-    simba__sqlite_db_fini(&db);
+    if (simba__sqlite_db_init(&batch.db, &host, path, false, &err) == 0) {
+        simba__sqlite_busy_set(&batch.db.busy, (simba_local){INT64_MAX});
+        simba__sqlite_batch_run(&batch);
+        FUZZ_CHECK(batch.error.code == 0 || fuzz_is_shown_safely(batch.error.text));
+        for (size_t i = 0; i < COUNT; i++)
+            check_item(&items[i]);
+    }
+    simba__sqlite_batch_clear(&batch);
+    simba__sqlite_db_fini(&batch.db);
+    free(batch.rings);
 }
 
 void fuzz_sqlite_file(const uint8_t *data, size_t size)
@@ -170,11 +157,22 @@ void fuzz_sqlite_row(const uint8_t *data, size_t size)
     prepare();
     use(); /* makes the tables */
     FUZZ_CHECK(sqlite3_open(path, &handle) == SQLITE_OK);
-    while (in.left > 0)
-        if (fuzz_below(&in, 2))
-            insert_any(handle, "INSERT OR REPLACE INTO simba_mutex VALUES (?,?,?,?,?,?,?,?,?,?,?)", 11, &in);
-        else
+    while (in.left > 0) {
+        switch (fuzz_below(&in, 3)) {
+        case 0:
+            insert_any(handle, "INSERT OR REPLACE INTO simba_lock VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", 14, &in);
+            break;
+        case 1:
             insert_any(handle, "INSERT OR REPLACE INTO simba_note VALUES (?,?,?,?,?)", 5, &in);
+            break;
+        case 2: /* the mutex is bound first, as above */
+            insert_any(handle,
+                       "INSERT OR REPLACE INTO simba_waiter (mutex, nonce, what, since, id, socket, until, called) "
+                       "VALUES (?,?,?,?,?,?,?,?)",
+                       8, &in);
+            break;
+        }
+    }
     sqlite3_close(handle);
     use();
 }

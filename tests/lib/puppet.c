@@ -288,7 +288,7 @@ static int play_counter(char **args)
 /* DATABASE */
 static int play_writer(char **args)
 {
-    static const char begin[] = "BEGIN IMMEDIATE; UPDATE simba_mutex SET version = version + 1";
+    static const char begin[] = "BEGIN IMMEDIATE; UPDATE simba_lock SET version = version + 1";
     sqlite3 *database = NULL;
     char line[LINE];
     bool good = sqlite3_open_v2(args[0], &database, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK;

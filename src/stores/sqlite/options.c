@@ -1,11 +1,9 @@
-/* See options.h. */
-#include "backends/sqlite/options.h"
-
-#include <limits.h>
+/* The path and the settings in a URL of SQLite. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "stores/sqlite/store.h"
 #include "util/error.h"
 #include "util/url.h"
 

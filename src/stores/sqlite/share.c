@@ -1,4 +1,5 @@
-/* See share.h.
+/* Which users share a database, as the settings mode= and group= of the URL say. One answer holds for all of it: the database,
+ * the files that SQLite keeps beside it, the folder of the sockets, and what is in that.
  *
  * SQLite gives the log and the wal-index the mode of the database, whatever the umask is. It does not care for their
  * group, which is that of the process that happens to make them, or that of the folder if the folder has the setgid bit.
@@ -7,25 +8,22 @@
  *
  * Nothing is opened but by O_PATH: to close any other descriptor would drop the locks that SQLite has on the file. And
  * no link is followed: a member of the group could put one there, and root would then open up some other file. */
-#include "backends/sqlite/share.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/sqlite/error.h"
+#include "stores/sqlite/store.h"
 #include "util/descriptors.h"
 #include "util/error.h"
 
 /* What can be beside a database. "" is the database. */
-static const char *const endings[] = {"", "-journal", "-wal", "-shm", "-notify", "-bells"};
+static const char *const endings[] = {"", "-journal", "-wal", "-shm", "-wake"};
 
 /* --- the settings --------------------------------------------------------------------------------- */
 

@@ -1,9 +1,6 @@
-/* See file.h. */
-#include "backends/sqlite/file.h"
-
+/* The database as the file system sees it: folders, creation, permissions, and what SQLite keeps beside it. SQLite opens the file that this code has prepared, and so never creates one by itself. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -11,25 +8,19 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "backends/sqlite/error.h"
+#include "stores/sqlite/store.h"
+#include "util/descriptors.h"
 #include "util/error.h"
 
-void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder)
+int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err)
 {
-    struct stat status;
-    if (stat(database, &status) != 0)
-        return;
-    const uid_t user = geteuid() == 0 ? status.st_uid : (uid_t)-1;
-    mode_t mode = status.st_mode & 0666;
-    if (fchown(fd, user, status.st_gid) != 0) {
-        if (user != (uid_t)-1)
-            return;
-        mode &= ~(mode_t)0060; /* the group that it has is not the one that may use the database */
-    }
-    if (is_folder)
-        mode |= (mode & 0444) >> 2 | ((mode & 0060) == 0060 ? S_ISGID : 0);
-    (void)fchmod(fd, mode);
+    char text[128];
+    const bool refused = number == EACCES || number == EPERM || number == EROFS;
+    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_EUNAVAILABLE, "sqlite: %s: %s: %s", path, what,
+                       strerror_r(number, text, sizeof text));
 }
+
+/* --- the folder ------------------------------------------------------------------------------------- */
 
 /* The folder of `path`, which is absolute, so there is a slash. */
 static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
@@ -104,6 +95,8 @@ static int lock_folder(const char *folder, simba__sqlite_busy *busy, simba_error
     return rc;
 }
 
+/* --- creating it ------------------------------------------------------------------------------------ */
+
 static int remove_side(const char *path, const char *ending, simba_error *err)
 {
     char name[PATH_MAX];
@@ -112,16 +105,6 @@ static int remove_side(const char *path, const char *ending, simba_error *err)
     if (unlink(name) != 0 && errno != ENOENT)
         return simba__sqlite_file_fail(name, "this left-over cannot be removed", errno, err);
     return 0;
-}
-
-/* A deleted database may still be open elsewhere, and with it the wal-index (-shm) of that name. A process that shared
- * that wal-index would read pages that are not there. So remove it before there is a new database, under a lock that
- * every creator takes: then nobody can have opened it for the new one. Remove the -notify file, too. (SQLite itself
- * removes a log that was left behind when it finds the database empty.) */
-static int remove_leftovers(const char *path, simba_error *err)
-{
-    const int rc = remove_side(path, "-shm", err);
-    return rc < 0 ? rc : remove_side(path, "-notify", err);
 }
 
 static int create(const char *path, const char *folder, const simba__sqlite_share *share, simba__sqlite_busy *busy,
@@ -133,7 +116,11 @@ static int create(const char *path, const char *folder, const simba__sqlite_shar
         return rc;
     struct stat status;
     if (lstat(path, &status) != 0 && errno == ENOENT) {
-        rc = remove_leftovers(path, err);
+        /* A deleted database may still be open elsewhere, and with it the wal-index of that name. A process that shared that
+         * wal-index would read pages that are not there. So remove it before there is a new database, under the lock that
+         * every creator takes: then nobody can have opened it for the new one. (SQLite itself removes a log that was left
+         * behind when it finds the database empty.) */
+        rc = remove_side(path, "-shm", err);
         /* Do not use open(): closing the file again would drop the locks that SQLite may have taken on it meanwhile for
          * another client of this process. */
         if (rc == 0 && share->given)
@@ -177,20 +164,44 @@ int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *shar
     return rc == 0 ? check_file(path, err) : rc;
 }
 
-void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_file_side *ret_side)
+/* --- what is beside it ------------------------------------------------------------------------------ */
+
+void simba__sqlite_file_adopt_mode(const char *made, const char *database)
+{
+    struct stat status;
+    struct stat own;
+    char link[64];
+    if (stat(database, &status) != 0)
+        return;
+    simba__descriptors_hold();
+    const int fd = open(made, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    const uid_t user = geteuid() == 0 ? status.st_uid : (uid_t)-1;
+    mode_t mode = status.st_mode & 0666;
+    const bool given = fchownat(fd, "", user, status.st_gid, AT_EMPTY_PATH) == 0;
+    if (!given)
+        mode &= ~(mode_t)0060; /* the group that it has is not the one that may use the database */
+    if (fstat(fd, &own) == 0 && S_ISDIR(own.st_mode))
+        mode |= (mode & 0444) >> 2 | ((mode & 0066) == 0060 ? S_ISGID : 0);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd); /* fchmod() wants no descriptor of O_PATH */
+    if (given || user == (uid_t)-1)
+        (void)chmod(link, mode);
+    close(fd);
+}
+
+void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_side *ret_side)
 {
     char name[PATH_MAX];
     struct stat status;
-    *ret_side = (simba__sqlite_file_side){.ending = ending};
+    *ret_side = (simba__sqlite_side){.ending = ending};
     if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name || stat(name, &status) != 0)
         return;
     ret_side->device = status.st_dev;
     ret_side->inode = status.st_ino;
 }
 
-/* --- files beside it ---------------------------------------------------------------------------------- */
-
-int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *sides, size_t count,
+int simba__sqlite_file_discard(const char *path, const simba__sqlite_side *sides, size_t count,
                                simba__sqlite_busy *busy, simba_error *err)
 {
     char folder[PATH_MAX];
@@ -200,7 +211,7 @@ int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *
         return rc; /* it has gone with its folder */
     rc = lock_folder(folder, busy, err, &lock);
     for (size_t i = 0; i < count && rc == 0; i++) {
-        simba__sqlite_file_side now;
+        simba__sqlite_side now;
         simba__sqlite_file_identify(path, sides[i].ending, &now);
         if (now.inode != 0 && now.inode == sides[i].inode && now.device == sides[i].device)
             rc = remove_side(path, sides[i].ending, err);
