@@ -20,7 +20,7 @@ simba_glob(_sources
     src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/busy.c
     src/backends/sqlite/schema.c src/backends/sqlite/share.c src/backends/sqlite/error.c
-    src/backends/zookeeper/*.c
+    src/stores/zookeeper/*.c
     cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
 
 add_library(simba_fuzz_flags INTERFACE)

@@ -14,8 +14,8 @@
  *
  * An answer to anything else proves little. A server that has lost its leader goes on answering reads for a while; and a
  * leader that the others have replaced without its knowledge answers a sync, or another handshake, by itself. */
-#ifndef SIMBA_BACKENDS_ZOOKEEPER_LIVENESS_H
-#define SIMBA_BACKENDS_ZOOKEEPER_LIVENESS_H
+#ifndef SIMBA_STORES_ZOOKEEPER_LIVENESS_H
+#define SIMBA_STORES_ZOOKEEPER_LIVENESS_H
 
 #include <simba/backend.h>
 

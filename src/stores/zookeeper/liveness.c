@@ -1,5 +1,5 @@
 /* See liveness.h. */
-#include "backends/zookeeper/liveness.h"
+#include "stores/zookeeper/liveness.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *
  * A contender is a child of it, "_c_{uuid}-latch-{ten digits}", as Curator's LeaderLatch makes them. The uuid comes from the
  * incarnation's nonce and its id: whoever has lost the answer to a create finds the child by it. */
-#include "backends/zookeeper/names.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -152,32 +152,6 @@ int simba__zk_order(const char *a, const char *b)
 {
     const int order = strcmp(order_of(a), order_of(b));
     return order ? order : strcmp(a, b);
-}
-
-const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders)
-{
-    const char *first = NULL;
-    size_t contenders = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!simba__zk_is_contender(children[i]))
-            continue;
-        contenders++;
-        if (!first || simba__zk_order(children[i], first) < 0)
-            first = children[i];
-    }
-    if (ret_contenders)
-        *ret_contenders = contenders;
-    return first;
-}
-
-const char *simba__zk_after(char *const *children, size_t count, const char *child)
-{
-    const char *after = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (simba__zk_is_contender(children[i]) && simba__zk_order(children[i], child) > 0 &&
-            (!after || simba__zk_order(children[i], after) < 0))
-            after = children[i];
-    return after;
 }
 
 int64_t simba__zk_time_ms(int64_t told_ms)
