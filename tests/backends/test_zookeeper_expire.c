@@ -10,7 +10,7 @@
 #include "lib/server.h"
 
 #include "backends/asking.h"
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum { NONCE = 7, PATIENCE_MS = 20000 };
 

@@ -9,7 +9,7 @@
 #include "lib/fake_zookeeper.h"
 #include "lib/referee.h"
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "client/client.h"
 
 #define LONG_MS (ref_scaled_ms(20000))

@@ -10,7 +10,7 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "client/client.h"
 
 #define SESSION_MS (ref_scaled_ms(3000))

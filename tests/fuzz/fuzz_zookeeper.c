@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/frames.h"
-#include "backends/zookeeper/latch.h"
-#include "backends/zookeeper/stored_note.h"
+#include "stores/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "fuzz/targets.h"
 #include "util/mem.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "fuzz/story.h"
 #include "fuzz/targets.h"
 #include "fuzz/wires.h"

@@ -3,7 +3,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/zookeeper/frames.h"
+#include "stores/zookeeper/zookeeper.h"
 
 typedef struct frame {
     unsigned char bytes[ZK_FRAME_HEAD + 32];

@@ -5,7 +5,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/zookeeper/latch.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum { NONCE = 7, CZXID = 70 };
 

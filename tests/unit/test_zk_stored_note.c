@@ -4,8 +4,8 @@
 
 #include "lib/cm.h"
 
-#include "backends/zookeeper/names.h"
-#include "backends/zookeeper/stored_note.h"
+#include "stores/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "util/mem.h"
 
 static bool reads(const char *data, size_t length)
