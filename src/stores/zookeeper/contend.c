@@ -279,12 +279,15 @@ static void removed(zk_op *op, const zk_call *call, zk_result *result)
     simba__zk_latch_read(&of(op)->latch, ZK_CALL_DELETE, result->error);
 }
 
-/* The calls that were under way together are answered; but a contender that waits for a list waits on. */
+/* The calls that were under way together are answered. A contender that waits for a list waits on, unless there was no memory for
+ * that. */
 static void step(zk_op *op)
 {
     zk_contender *c = of(op);
     if (c->latch.stage > ZK_LISTS)
         carry_out(c, simba__zk_latch_go(&c->latch));
+    else if (c->latch.stage == ZK_LISTS && !c->listing.list)
+        carry_out(c, simba__zk_latch_listed(&c->latch, NULL, false, ZK_NO_MEMORY));
 }
 
 /* --- lists -------------------------------------------------------------------------------------------------- */
@@ -369,7 +372,8 @@ void simba__zk_list_children(zk_store *store)
         while (members.first) {
             zk_contender *c = SIMBA__OF_ITEM(members.first, zk_contender, listing);
             simba__list_remove(&c->listing);
-            carry_out(c, simba__zk_latch_listed(&c->latch, NULL, false, ZK_NO_MEMORY));
+            if (c->op.awaited == 0)
+                step(&c->op);
         }
         mutex_put(store, mutex);
     }
