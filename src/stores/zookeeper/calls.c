@@ -345,14 +345,14 @@ void simba__zk_fire(zk_store *store, const zk_event *event)
 
 /* --- the connection ----------------------------------------------------------------------------------------- */
 
-void simba__zk_answer(zk_store *store, zk_call *call, zk_result *result)
+/* The procedure has to stay until it has heard. */
+void simba__zk_answer(zk_call *call, zk_result *result)
 {
     zk_op *op = call->op;
-    (void)store;
-    op->awaited--;
     if (!op->over)
         call->answered(op, call, result);
     simba__free(call);
+    op->awaited--;
     simba__zk_op_go(op);
 }
 

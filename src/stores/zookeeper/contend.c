@@ -273,6 +273,51 @@ static void first_read(zk_op *op, const zk_call *call, zk_result *result)
     check_orphan(op, call, result);
 }
 
+/* The child of a leader: it is watched from now on. A RENEW waits for this, too. */
+static void own_watched(zk_op *op, const zk_call *call, zk_result *result)
+{
+    zk_contender *c = of(op);
+    const bool renews = op->request && op->request->op == SIMBA_OP_RENEW;
+    if (c->latch.place != ZK_LEADS || strcmp(simba__zk_child_of(call), c->latch.name) != 0)
+        return; /* it leads no more, or by another child */
+    op->error = result->error;
+    if (result->error == ZK_OK)
+        simba__zk_watch(op, &c->own, call);
+    c->latch.guarded = op->error == ZK_OK;
+    if (result->error == ZK_NO_NODE) {
+        carry_out(c, simba__zk_latch_taken(&c->latch));
+    } else if (!c->latch.guarded) {
+        attend_in(c, RETRY_MS);
+        if (renews)
+            simba__zk_fail_by(op, op->error);
+    } else if (renews) {
+        const simba_owner own = simba__zk_owner(c->id, c->latch.czxid, c->latch.ctime_ms);
+        simba__zk_complete(op, SIMBA_MINE, &own);
+    }
+}
+
+static void watch_own(zk_contender *c)
+{
+    if (simba__zk_call(&c->op, own_watched, ZK_GET, c->at->path, c->latch.name, true))
+        return;
+    attend_in(c, RETRY_MS);
+    if (c->op.request && c->op.request->op == SIMBA_OP_RENEW)
+        simba__zk_fail_by(&c->op, ZK_NO_MEMORY);
+}
+
+/* A contender has waited for a while without knowing who leads: tell it. */
+static void first_shown(zk_op *op, const zk_call *call, zk_result *result)
+{
+    const zk_contender *c = of(op);
+    simba_host *host = op->store->host;
+    check_orphan(op, call, result);
+    if (result->error == ZK_OK && c->latch.place == ZK_WAITS && !c->latch.leaving)
+        host->push_to(host, c->mutex, c->nonce,
+                      &(simba_push){.kind = SIMBA_PUSH_ACQUIRED,
+                                    .owner = simba__zk_owner_of(call, result),
+                                    .now_ms = simba__zk_now_ms(op->store)});
+}
+
 static void removed(zk_op *op, const zk_call *call, zk_result *result)
 {
     (void)call;
@@ -465,7 +510,12 @@ static void carry_out(zk_contender *c, zk_move move)
         break;
     case ZK_TELL_REVOKED:
         simba__list_remove(&c->later);
-        push(c, SIMBA_PUSH_CHANGED);
+        if (op->request) {
+            simba__zk_complete(op, SIMBA_REVOKED, NULL);
+            drop(c);
+        } else {
+            push(c, SIMBA_PUSH_CHANGED);
+        }
         break;
     case ZK_TELL_REFUSED:
         fail(c, c->latch.refused ? SIMBA_EPERM : SIMBA_ESTORE,
@@ -483,7 +533,7 @@ static void carry_out(zk_contender *c, zk_move move)
 static void begin(zk_op *op)
 {
     zk_contender *c = of(op);
-    c->latch.asked = op->request != NULL;
+    c->latch.asked = op->request && op->request->op != SIMBA_OP_RENEW;
     if (c->latch.place == ZK_LEADS && !c->latch.leaving)
         attend_in(c, 0); /* its watch is lost */
     carry_out(c, simba__zk_latch_connect(&c->latch));
@@ -550,116 +600,21 @@ void simba__zk_release(zk_store *store, simba_request *request)
     store->host->complete(store->host, request);
 }
 
-/* Asks about the child of a contender that leads: for a RENEW, to watch it, or who leads a waiter. The contender may have gone before
- * the answer comes, so the procedure finds it again by its request or by its nonce. */
-typedef struct zk_question {
-    zk_op op; /* first */
-    simba_request who; /* nonce, id and mutex */
-    char *id, *mutex;
-    bool is_own;
-} zk_question;
-
-static void question_answered(zk_op *op, const zk_call *call, zk_result *result)
-{
-    zk_question *q = (zk_question *)op;
-    zk_contender *c = simba__zk_contender_find(op->store, &q->who);
-    simba_host *host = op->store->host;
-    if (result->error && result->error != ZK_NO_NODE) {
-        simba__zk_op_note(op, result->error);
-        return;
-    }
-    if (!q->is_own) { /* who leads */
-        check_orphan(op, call, result);
-        if (c && c->latch.place == ZK_WAITS && !c->latch.leaving && result->error == ZK_OK)
-            host->push_to(host, q->mutex, q->who.nonce,
-                          &(simba_push){.kind = SIMBA_PUSH_ACQUIRED,
-                                        .owner = simba__zk_owner_of(call, result),
-                                        .now_ms = simba__zk_now_ms(op->store)});
-        return;
-    }
-    if (!c || strcmp(simba__zk_child_of(call), c->latch.name) != 0)
-        return;
-    if (result->error == ZK_NO_NODE) {
-        carry_out(c, simba__zk_latch_taken(&c->latch));
-    } else if (c->latch.place == ZK_LEADS) {
-        simba__zk_watch(op, &c->own, call);
-        c->latch.guarded = op->error == ZK_OK;
-    }
-}
-
-/* A RENEW: the session is kept up for all mutexes at once, so it prolongs nothing. It only asks whether the child is still there. */
-static void question_done(zk_op *op)
-{
-    zk_question *q = (zk_question *)op;
-    zk_contender *c = simba__zk_contender_find(op->store, &q->who);
-    const bool ours = c && (uint64_t)c->latch.czxid == q->who.token;
-    if (op->error && c && q->is_own && c->latch.place == ZK_LEADS)
-        attend_in(c, RETRY_MS);
-    if (op->request && !simba__zk_op_good(op))
-        return;
-    if (op->request && simba__zk_holds(c, &q->who)) {
-        const simba_owner own = simba__zk_owner(c->id, c->latch.czxid, c->latch.ctime_ms);
-        simba__zk_complete(op, SIMBA_MINE, &own);
-    } else if (op->request && ours && c->latch.place == ZK_REVOKED) {
-        drop(c); /* the contender is told now */
-        simba__zk_complete(op, SIMBA_REVOKED, NULL);
-    }
-    simba__zk_finish(op, SIMBA_NOT_MINE, NULL);
-}
-
-static void question_begin(zk_op *op)
-{
-    zk_question *q = (zk_question *)op;
-    zk_contender *c = simba__zk_contender_find(op->store, &q->who);
-    if (!c || c->latch.place != ZK_LEADS ||
-        !simba__zk_call(op, question_answered, ZK_GET, c->at->path, c->latch.name, true))
-        question_done(op);
-}
-
-static void question_lost(zk_op *op)
-{
-    if (!op->request)
-        simba__zk_op_end(op); /* the next connection asks */
-}
-
-static void question_fini(zk_op *op)
-{
-    simba__free(((zk_question *)op)->id);
-    simba__free(((zk_question *)op)->mutex);
-}
-
-static const zk_kind renewing = {
-    .begin = question_begin, .step = question_done, .lost = question_lost, .fini = question_fini};
-static const zk_kind asking = {
-    .begin = question_begin, .step = question_done, .lost = question_lost, .fini = question_fini, .stays = true};
-
-static zk_question *question_new(const zk_contender *c, bool is_own, uint64_t token, simba_request *request)
-{
-    zk_question *q = simba__zk_op_new(c->op.store, request ? &renewing : &asking, sizeof *q, request);
-    if (!q)
-        return NULL;
-    q->is_own = is_own;
-    q->id = simba__strdup(c->id);
-    q->mutex = simba__strdup(c->mutex);
-    if (q->id && q->mutex) {
-        q->who = (simba_request){.nonce = c->nonce, .id = q->id, .mutex = q->mutex, .token = token};
-        return q;
-    }
-    simba__zk_fail_by(&q->op, ZK_NO_MEMORY);
-    simba__zk_op_end(&q->op);
-    return NULL;
-}
-
+/* The session is kept up for all mutexes at once, so a renewal prolongs nothing. It only asks whether the child is still there. */
 void simba__zk_renew(zk_store *store, simba_request *request)
 {
-    const zk_contender *c = simba__zk_contender_find(store, request);
-    if (c && !c->latch.leaving && (uint64_t)c->latch.czxid == request->token) {
-        zk_question *q = question_new(c, true, request->token, request);
-        if (q)
-            simba__zk_op_start(&q->op);
+    zk_contender *c = simba__zk_contender_find(store, request);
+    const bool ours = c && !c->latch.leaving && (uint64_t)c->latch.czxid == request->token;
+    const bool revoked = ours && c->latch.place == ZK_REVOKED;
+    if (ours && c->latch.place == ZK_LEADS) {
+        take(c, request);
+        if (c->latch.connected)
+            watch_own(c);
         return;
     }
-    request->reply = (simba_reply){.outcome = SIMBA_NOT_MINE, .now_ms = simba__zk_now_ms(store)};
+    if (revoked)
+        drop(c); /* the contender is told now */
+    request->reply = (simba_reply){.outcome = revoked ? SIMBA_REVOKED : SIMBA_NOT_MINE, .now_ms = simba__zk_now_ms(store)};
     store->host->complete(store->host, request);
 }
 
@@ -667,18 +622,13 @@ void simba__zk_renew(zk_store *store, simba_request *request)
 
 static void look_after(zk_contender *c)
 {
-    const bool leads = c->latch.place == ZK_LEADS && !c->latch.guarded;
-    const bool waits = c->latch.place == ZK_WAITS && c->first;
-    if (c->latch.leaving) {
+    if (c->latch.leaving)
         carry_out(c, simba__zk_latch_connect(&c->latch));
-    } else if (leads || waits) {
-        zk_question *q = question_new(c, leads, (uint64_t)c->latch.czxid, NULL);
-        if (!q || !simba__zk_call(&q->op, question_answered, ZK_GET, c->at->path, leads ? c->latch.name : c->first, leads)) {
-            if (q)
-                simba__zk_op_end(&q->op);
-            attend_in(c, RETRY_MS);
-        }
-    }
+    else if (c->latch.place == ZK_LEADS && !c->latch.guarded)
+        watch_own(c);
+    else if (c->latch.place == ZK_WAITS && c->first &&
+             !simba__zk_call(&c->op, first_shown, ZK_GET, c->at->path, c->first, false))
+        attend_in(c, RETRY_MS);
 }
 
 void simba__zk_attend(simba_timer *timer, simba_local now)

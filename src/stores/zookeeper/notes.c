@@ -68,6 +68,13 @@ size_t simba__zk_stored_note_write(const zk_stored_note *note, char ret_data[ZK_
     return (size_t)head + note->size;
 }
 
+int simba__zk_stored_note_order(const zk_stored_note *note, const simba_request *request)
+{
+    if (note->token != request->token)
+        return note->token < request->token ? -1 : 1;
+    return note->number < request->note_number ? -1 : note->number > request->note_number;
+}
+
 /* The server's clock shows this time, or a later one. */
 static void heed_clock(zk_store *store, int64_t ms)
 {
@@ -220,10 +227,7 @@ static void write_step(zk_op *op)
     simba_request *request = op->request;
     const zk_contender *c = simba__zk_contender_find(op->store, request);
     const bool holds = simba__zk_holds(c, request);
-    const bool is_later = n->seen.token > request->token ||
-                          (n->seen.token == request->token && n->seen.number > request->note_number);
-    /* An earlier write was carried out, and its answer was lost. */
-    const bool is_this = n->seen.token == request->token && n->seen.number == request->note_number;
+    const int order = simba__zk_stored_note_order(&n->seen, request);
     if (!simba__zk_op_good(op))
         return;
     if (n->gone) {
@@ -231,7 +235,7 @@ static void write_step(zk_op *op)
         op->store->host->push_to(op->store->host, request->mutex, request->nonce,
                                  &(simba_push){.kind = SIMBA_PUSH_CHANGED});
         simba__zk_finish(op, SIMBA_REVOKED, NULL);
-    } else if (n->written || (holds && !n->missing && is_this)) {
+    } else if (n->written || (holds && !n->missing && !n->tried && order == 0)) { /* or it was, and the answer was lost */
         const simba_owner own =
             holds ? simba__zk_owner(c->id, c->latch.czxid, c->latch.ctime_ms) : (simba_owner){0};
         simba__zk_finish(op, SIMBA_MINE, holds ? &own : NULL);
@@ -246,11 +250,10 @@ static void write_step(zk_op *op)
     } else if (n->missing) {
         make_note(n);
         simba__zk_op_go(op);
-    } else if (is_later) {
+    } else if (order > 0) {
         simba__zk_finish(op, SIMBA_NOT_MINE, NULL);
     } else {
         n->tried = true;
-        n->seen = (zk_stored_note){0};
         set_note(n, c);
         simba__zk_op_go(op);
     }

@@ -263,7 +263,7 @@ static void take_reply(zk_session *session, char *message, size_t length, const 
         session->zxid = head->zxid;
     simba__list_remove(&call->item);
     if (call->op) {
-        simba__zk_answer(session->store, call, &result);
+        simba__zk_answer(call, &result);
     } else {
         simba__free(call);
         take_beat(session, result.error);
@@ -439,11 +439,32 @@ static void on_down(simba__link *link)
         simba__zk_unavailable(session->store, link->error.code, session->cause);
 }
 
+/* The server removes what the session has made, and answers. If there is no memory for that, try again for a while. */
+static void say_good_bye(zk_session *session)
+{
+    simba_host *host = session->store->host;
+    simba__buffer *out = &session->link.out;
+    const size_t before = out->length;
+    simba_local next = session->close_until;
+    session->xid = session->xid == INT32_MAX ? 1 : session->xid + 1;
+    simba__zk_put_request(out, session->xid, &(zk_request){.type = ZK_CLOSE});
+    if (out->failed) {
+        out->failed = false;
+        out->length = before;
+        next.ns = host->now(host).ns + BEAT_LATEST_MS * MS;
+    }
+    host->timer_set(host, &session->link.timer, next);
+    simba__link_flush(&session->link);
+}
+
 static void on_tick(simba__link *link, simba_local now)
 {
     zk_session *session = of(link);
     if (session->closing) {
-        finish_close(session);
+        if (now.ns >= session->close_until.ns)
+            finish_close(session);
+        else
+            say_good_bye(session);
         return;
     }
     switch (simba__zk_live_advise(&session->live, now)) {
@@ -496,10 +517,8 @@ void simba__zk_session_close(zk_session *session)
         finish_close(session);
         return;
     }
-    session->xid = session->xid == INT32_MAX ? 1 : session->xid + 1;
-    simba__zk_put_request(&session->link.out, session->xid, &(zk_request){.type = ZK_CLOSE});
-    host->timer_set(host, &session->link.timer, (simba_local){host->now(host).ns + CLOSE_MS * MS});
-    simba__link_flush(&session->link);
+    session->close_until.ns = host->now(host).ns + CLOSE_MS * MS;
+    say_good_bye(session);
 }
 
 void simba__zk_session_fini(zk_session *session)

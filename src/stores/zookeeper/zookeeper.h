@@ -321,6 +321,7 @@ typedef struct zk_session {
     bool refused;         /* the server refused user and password */
     bool anew;            /* a session has ended, and there was none since */
     bool closing;         /* nobody will make another request */
+    simba_local close_until;
     unsigned over;        /* how many sessions have ended */
     int32_t xid;          /* of the latest request */
     simba__list calls;    /* in flight, in the order in which they were sent */
@@ -429,7 +430,7 @@ void simba__zk_unwatch(zk_watch *watch);
 void simba__zk_fire(zk_store *store, const zk_event *event);
 
 /* The session has news. */
-void simba__zk_answer(zk_store *store, zk_call *call, zk_result *result);
+void simba__zk_answer(zk_call *call, zk_result *result);
 /* There is a connection: begin as many procedures as there is room for. */
 void simba__zk_begin_parked(zk_store *store);
 void simba__zk_disconnected(zk_store *store);
@@ -497,6 +498,8 @@ typedef struct zk_stored_note {
 } zk_stored_note;
 /* False: simba does not write such a note. `bytes` points into `data`. */
 bool simba__zk_stored_note_read(const char *data, size_t length, zk_stored_note *ret_note);
+/* Did an earlier write than this request make it (negative), this very request (0), or a later one? */
+int simba__zk_stored_note_order(const zk_stored_note *note, const simba_request *request);
 size_t simba__zk_stored_note_write(const zk_stored_note *note, char ret_data[ZK_STORED_NOTE_MAX]);
 
 /* --- store.c ------------------------------------------------------------------------------------------------ */
