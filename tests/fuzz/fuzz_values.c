@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backends/redis/options.h"
-#include "backends/zookeeper/options.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "fuzz/targets.h"
 #include "util/escape.h"
 #include "util/text.h"
