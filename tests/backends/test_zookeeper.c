@@ -319,6 +319,29 @@ static void shorter_session(void **state)
     simba_client_close(client);
 }
 
+/* The first who comes makes all folders, by one connection: the answers to everything that the store asks are understood. */
+static void new_folders(void **state)
+{
+    (void)state;
+    char url[96];
+    proxy network;
+    simba_client *client = NULL;
+    simba_note note = SIMBA_NOTE_INIT;
+    proxy_start(&network, zookeeper.port);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/new/folders", network.port);
+    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
+    simba_locker *locker = new_locker(client, "a/b");
+    assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
+    assert_listed(client, "*/c", "");
+    assert_int_equal(simba_client_note(client, "a/b", NULL, &note), 0);
+    assert_int_equal(simba_client_force_release(client, "a/b", NULL), 0);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_forget(client, "a/b", NULL), 0);
+    assert_int_equal(proxy_accepted(&network), 1);
+    simba_client_close(client);
+    proxy_stop(&network);
+}
+
 /* --- rights ------------------------------------------------------------------------------------------------- */
 
 static void about_rights(void **state)
@@ -532,6 +555,7 @@ int main(void)
         cmocka_unit_test(nested_names),
         cmocka_unit_test(warns_of_jvm_owner),
         cmocka_unit_test(shorter_session),
+        cmocka_unit_test(new_folders),
         cmocka_unit_test(about_rights),
         cmocka_unit_test(no_herd),
         cmocka_unit_test(a_crowd),

@@ -108,7 +108,10 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 {
     (void)host;
     (void)level;
-    (void)format;
+    if (strstr(format, "no ZooKeeper would")) {
+        fprintf(stderr, "simba-sim: a store does not understand what its server says\n");
+        abort();
+    }
 }
 
 static void host_forgets(simba_host *host, const char *format, ...)

@@ -229,7 +229,7 @@ static bool take(const answer *a, size_t length, zk_result *ret_result, char **r
 static const answer good[] = {
     ANSWER(ZK_CREATE, HEAD "\0\0\0\2/a"),
     ANSWER(ZK_CREATE2, HEAD "\0\0\0\2/a" STAT),
-    ANSWER(ZK_DELETE, HEAD),
+    ANSWER(ZK_CREATE_CONTAINER, HEAD "\0\0\0\2/a" STAT),
     ANSWER(ZK_EXISTS, HEAD STAT),
     ANSWER(ZK_GET, HEAD "\0\0\0\3a\0b" STAT),
     ANSWER(ZK_GET, HEAD NONE STAT),
@@ -240,6 +240,7 @@ static const answer good[] = {
     MULTI(ZK_SET, HEAD FAILED(NO_NODE) FAILED(UNTRIED) LAST),
     MULTI(ZK_SET, HEAD_OF(NO_NODE) FAILED("\0\0\0\0") FAILED(NO_NODE) LAST),
     ANSWER(ZK_GET, HEAD_OF(NO_NODE)),
+    ANSWER(ZK_DELETE, HEAD),
 };
 
 static void answers_are_read(void **state)

@@ -348,10 +348,10 @@ bool simba__zk_read_result(char *message, size_t length, zk_type type, zk_type l
     ret_result->error = head.error;
     switch (head.error == ZK_OK || (type == ZK_MULTI && in.at < in.end) ? type : ZK_DELETE) {
     case ZK_CREATE:
-    case ZK_CREATE_CONTAINER:
     case ZK_SYNC:
         ret_result->text = take_name(&in);
         break;
+    case ZK_CREATE_CONTAINER:
     case ZK_CREATE2:
         ret_result->text = take_name(&in);
         ret_result->stat = take_stat(&in);

@@ -76,8 +76,8 @@ typedef enum zk_type {
     ZK_SYNC = 9,
     ZK_CHECK = 13, /* part of a MULTI */
     ZK_MULTI = 14,
-    ZK_CREATE2 = 15, /* an ephemeral, numbered node; the answer has its stat */
-    ZK_CREATE_CONTAINER = 19,
+    ZK_CREATE2 = 15, /* an ephemeral, numbered node; the answer has its stat, */
+    ZK_CREATE_CONTAINER = 19, /* as that to this one has */
     ZK_AUTH = 100,
     ZK_CLOSE = -11,
 } zk_type;
