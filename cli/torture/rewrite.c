@@ -36,6 +36,7 @@ static const kind_of_store kinds[] = {
     {"postgresql", "5432", NULL},
     {"postgres", "5432", NULL},
     {"zookeeper", "2181", NULL},
+    {"zookeepers", "2181", NULL},
 };
 
 static const kind_of_store *kind_of(const simba_url *url)
