@@ -15,8 +15,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "stores/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))

@@ -10,8 +10,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "stores/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define SOON_MS (ref_scaled_ms(3000)) /* there is no fallback: what is not told is never known */
 
@@ -217,8 +217,8 @@ static void bring_back_child_of(unsigned i)
     snprintf(path, sizeof path, "%s/_c_01234567-89ab-cdef-0123-456789abcdef-latch-0000000000", folder);
     simba__lock(clients[i]);
     zk_op *op = simba__zk_op_new(store, &making, sizeof *op, NULL);
-    assert_true(simba__zk_ask(op, made_again,
-                              &(zk_request){.type = ZK_CREATE, .path = path, .data = "again", .length = 5}));
+    assert_true(
+        simba__zk_ask(op, made_again, &(zk_request){.type = ZK_CREATE, .path = path, .data = "again", .length = 5}));
     store->session.link.out.data[store->session.link.out.length - 1] = EPHEMERAL; /* the store makes no such nodes */
     simba__zk_session_flush(&store->session);
     simba__unlock(clients[i]);

@@ -10,8 +10,8 @@
 #include "lib/server.h"
 
 #include "backends/asking.h"
-#include "stores/zookeeper/zookeeper.h"
 #include "lib/failing_alloc.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum {
     PATIENCE_MS = 5000,

@@ -11,8 +11,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "stores/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define SESSION_MS (ref_scaled_ms(12000))
 /* Outlives an election on a machine that has other things to do: candidates that miss each other wait twice as long each time. */

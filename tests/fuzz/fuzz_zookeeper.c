@@ -12,7 +12,8 @@
 /* The first bytes say what was asked; the rest is the answer, in memory of its own, so that reading beyond it is found out. */
 void fuzz_zk_message(const uint8_t *data, size_t size)
 {
-    static const zk_type types[] = {ZK_CREATE, ZK_DELETE, ZK_EXISTS, ZK_GET, ZK_SET, ZK_CHILDREN, ZK_SYNC, ZK_MULTI, ZK_CREATE2};
+    static const zk_type types[] = {ZK_CREATE,   ZK_DELETE, ZK_EXISTS, ZK_GET,    ZK_SET,
+                                    ZK_CHILDREN, ZK_SYNC,   ZK_MULTI,  ZK_CREATE2};
     fuzz_input in = {data, size};
     const unsigned kind = fuzz_below(&in, sizeof types / sizeof *types + 2);
     const zk_type last = fuzz_below(&in, 2) ? ZK_SET : ZK_DELETE;
@@ -159,7 +160,8 @@ void fuzz_zk_children(const uint8_t *data, size_t size)
     zk_move move = {0};
     simba__zk_latch_init(&latch, 7, "me", 0);
     while (in.left > 0) {
-        const zk_move next = fuzz_below(&in, 3) || move.calls == 0 ? any_event(&in, &latch) : any_answers(&in, &latch, move.calls);
+        const zk_move next =
+            fuzz_below(&in, 3) || move.calls == 0 ? any_event(&in, &latch) : any_answers(&in, &latch, move.calls);
         if (!latch.connected)
             move = simba__zk_latch_connect(&latch);
         else if (next.calls || latch.stage == ZK_RESTS)

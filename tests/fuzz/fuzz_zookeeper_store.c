@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stores/zookeeper/zookeeper.h"
 #include "fuzz/story.h"
 #include "fuzz/targets.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum { SPEECH = 8192, ASKED = 16384, PATH = 160, MADE = 6 };
 

@@ -125,7 +125,6 @@ extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_r
     server_kind_redis_cluster;
 extern const server_kind server_kind_postgresql, server_kind_postgresql_tls, server_kind_pgbouncer,
     server_kind_pgbouncer_session;
-extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper,
-    server_kind_zookeeper_tls;
+extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper, server_kind_zookeeper_tls;
 
 #endif

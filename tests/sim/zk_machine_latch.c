@@ -95,18 +95,19 @@ static void make_calls(client *c, unsigned calls)
     static const struct {
         unsigned bit;
         call_kind kind;
-    } all[] = {{ZK_CALL_SYNC, CALL_SYNC}, {ZK_CALL_CONTAINERS, CALL_CONTAINERS}, {ZK_CALL_CREATE, CALL_CREATE},
-               {ZK_CALL_LIST, CALL_LIST}, {ZK_CALL_OWN, CALL_OWN},               {ZK_CALL_BEFORE, CALL_BEFORE},
-               {ZK_CALL_FIRST, CALL_FIRST}, {ZK_CALL_DELETE, CALL_DELETE}};
+    } all[] = {{ZK_CALL_SYNC, CALL_SYNC},     {ZK_CALL_CONTAINERS, CALL_CONTAINERS},
+               {ZK_CALL_CREATE, CALL_CREATE}, {ZK_CALL_LIST, CALL_LIST},
+               {ZK_CALL_OWN, CALL_OWN},       {ZK_CALL_BEFORE, CALL_BEFORE},
+               {ZK_CALL_FIRST, CALL_FIRST},   {ZK_CALL_DELETE, CALL_DELETE}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
         const call_kind kind = all[i].kind;
         if (!(calls & all[i].bit))
             continue;
         ask(c, kind, LATEST,
-            kind == CALL_BEFORE                         ? c->before
-            : kind == CALL_FIRST                        ? c->first
+            kind == CALL_BEFORE                       ? c->before
+            : kind == CALL_FIRST                      ? c->first
             : kind == CALL_DELETE || kind == CALL_OWN ? latch_child_of(c->latch.name)
-                                                        : latch_nobody);
+                                                      : latch_nobody);
     }
 }
 
@@ -318,8 +319,7 @@ static void add_of_client(const world *w, machine_list *l, unsigned i)
     machine_add(l, c->behind > 0 && is_room(c, 0), CHOICE_APPLY, i, 0);
     machine_add(l, !c->is_connected, CHOICE_CONNECT, i, 0);
     machine_add(l,
-                c->is_connected && is_room(c, 3) && c->has_later && !asked(c, CALL_GUARD) &&
-                    c->latch.place == ZK_LEADS,
+                c->is_connected && is_room(c, 3) && c->has_later && !asked(c, CALL_GUARD) && c->latch.place == ZK_LEADS,
                 CHOICE_CHORE, i, 0);
 }
 
@@ -329,7 +329,8 @@ static void add_wishes(const world *w, machine_list *l, unsigned i)
     const bool is_out = !c->wants && !c->latch.leaving && c->is_connected && is_room(c, 3);
     machine_add(l, is_out, CHOICE_ACQUIRE, i, 0);
     machine_add(l, is_out && w->left[TRIES] > 0, CHOICE_ACQUIRE, i, 1);
-    machine_add(l, c->wants && is_room(c, 3) && (c->latch.place == ZK_LEADS || w->left[LEAVES] > 0), CHOICE_LEAVE, i, 0);
+    machine_add(l, c->wants && is_room(c, 3) && (c->latch.place == ZK_LEADS || w->left[LEAVES] > 0), CHOICE_LEAVE, i,
+                0);
 }
 
 static void add_faults(const world *w, machine_list *l, unsigned i)

@@ -7,8 +7,8 @@
 #ifndef TESTS_SIM_ZK_MACHINE_LATCH_H
 #define TESTS_SIM_ZK_MACHINE_LATCH_H
 
-#include "stores/zookeeper/zookeeper.h"
 #include "sim/machine.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum { CLIENTS = 3, CHILDREN = 6, NEWS = 4, CALLS = 12, EVENTS = 4, SESSIONS = 4 };
 

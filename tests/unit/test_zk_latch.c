@@ -7,7 +7,11 @@
 
 #include "stores/zookeeper/zookeeper.h"
 
-enum { ENTER = ZK_CALL_CREATE | ZK_CALL_LIST, FIND = ZK_CALL_SYNC | ZK_CALL_LIST, TRY = ZK_CALL_FIRST | ZK_CALL_DELETE };
+enum {
+    ENTER = ZK_CALL_CREATE | ZK_CALL_LIST,
+    FIND = ZK_CALL_SYNC | ZK_CALL_LIST,
+    TRY = ZK_CALL_FIRST | ZK_CALL_DELETE
+};
 
 static zk_latch l;
 static char name[ZK_NAME_MAX];

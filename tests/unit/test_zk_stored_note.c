@@ -5,7 +5,6 @@
 #include "lib/cm.h"
 
 #include "stores/zookeeper/zookeeper.h"
-#include "stores/zookeeper/zookeeper.h"
 #include "util/mem.h"
 
 static bool reads(const char *data, size_t length)

@@ -109,7 +109,8 @@ static void work(zhandle_t *zh)
 /* All kinds of requests, as Apache's client makes them. */
 static void ask_all(zhandle_t *zh)
 {
-    static struct ACL everybody_reads[] = {{0x1f, {(char *)"auth", (char *)""}}, {0x01, {(char *)"world", (char *)"anyone"}}};
+    static struct ACL everybody_reads[] = {{0x1f, {(char *)"auth", (char *)""}},
+                                           {0x01, {(char *)"world", (char *)"anyone"}}};
     static const struct ACL_vector readers = {2, everybody_reads};
     zoo_op_t parts[2];
     zoo_op_result_t results[2];
@@ -199,7 +200,7 @@ static void requests_are_those_of_apache(void **state)
 #define HEAD_OF(error) "\0\0\0\7\0\0\0\0\0\0\0\x2a" error
 #define NONE "\xff\xff\xff\xff"
 #define STAT                                                                                                           \
-    "\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\x12\0\0\0\0\0\0\0\x13\0\0\0\0\0\0\0\x14\0\0\0\x15\0\0\0\x16\0\0\0\x17"             \
+    "\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\x12\0\0\0\0\0\0\0\x13\0\0\0\0\0\0\0\x14\0\0\0\x15\0\0\0\x16\0\0\0\x17"           \
     "\0\0\0\0\0\0\0\x18\0\0\0\x19\0\0\0\x1a\0\0\0\0\0\0\0\x1b"
 #define DONE(type) type "\0\0\0\0\0"
 #define FAILED(error) NONE "\0" error error
@@ -213,8 +214,14 @@ typedef struct answer {
     size_t length;
 } answer;
 
-#define ANSWER(type_, text) {type_, type_, text, sizeof(text) - 1}
-#define MULTI(last_, text) {ZK_MULTI, last_, text, sizeof(text) - 1}
+#define ANSWER(type_, text)                                                                                            \
+    {                                                                                                                  \
+        type_, type_, text, sizeof(text) - 1                                                                           \
+    }
+#define MULTI(last_, text)                                                                                             \
+    {                                                                                                                  \
+        ZK_MULTI, last_, text, sizeof(text) - 1                                                                        \
+    }
 
 /* In memory of its own, so that AddressSanitizer sees what is read beyond it. */
 static bool take(const answer *a, size_t length, zk_result *ret_result, char **ret_memory)
@@ -368,8 +375,10 @@ static void handshakes_and_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_are_those_of_apache), cmocka_unit_test(answers_are_read),
-        cmocka_unit_test(answers_are_whole),            cmocka_unit_test(answers_that_no_server_gives),
+        cmocka_unit_test(requests_are_those_of_apache),
+        cmocka_unit_test(answers_are_read),
+        cmocka_unit_test(answers_are_whole),
+        cmocka_unit_test(answers_that_no_server_gives),
         cmocka_unit_test(handshakes_and_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,7 +120,8 @@ void simba__zk_fail(zk_op *op, int code, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     op->request = NULL;
-    op->store->host->fail(op->store->host, request, code, "zookeeper %.*s: %s", simba__text_cut(where, 60), where, text);
+    op->store->host->fail(op->store->host, request, code, "zookeeper %.*s: %s", simba__text_cut(where, 60), where,
+                          text);
 }
 
 void simba__zk_fail_by(zk_op *op, int error)
@@ -212,7 +213,8 @@ void simba__zk_call_parents(zk_op *op, zk_answered *answered, zk_type type, cons
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash)
             *slash = '\0';
-        simba__zk_ask(op, answered, &(zk_request){.type = type, .path = part, .data = "", .acl = op->store->options.acl});
+        simba__zk_ask(op, answered,
+                      &(zk_request){.type = type, .path = part, .data = "", .acl = op->store->options.acl});
         if (!slash)
             break;
         *slash = '/';
@@ -234,7 +236,8 @@ void simba__zk_call_sync(zk_op *op)
 static void agreed(zk_op *op, const zk_call *call, zk_result *result)
 {
     (void)call;
-    if (result->error != ZK_BAD_VERSION && result->error != ZK_NO_AUTH) /* most servers have agreed on these two errors */
+    if (result->error != ZK_BAD_VERSION &&
+        result->error != ZK_NO_AUTH) /* most servers have agreed on these two errors */
         simba__zk_op_note(op, result->error ? result->error : ZK_MALFORMED);
 }
 

@@ -364,8 +364,7 @@ static void tell_member(zk_contender *c, const zk_result *result)
         c->first = simba__strdup(names[first]);
     if (mine > first && !c->first)
         simba__zk_latch_read(&c->latch, ZK_CALL_FIRST, ZK_NO_MEMORY);
-    if (move.calls & ZK_CALL_BEFORE &&
-        !simba__zk_call(&c->op, before_read, ZK_GET, c->at->path, names[before], true)) {
+    if (move.calls & ZK_CALL_BEFORE && !simba__zk_call(&c->op, before_read, ZK_GET, c->at->path, names[before], true)) {
         simba__zk_latch_read(&c->latch, ZK_CALL_BEFORE, ZK_NO_MEMORY);
         carry_out(c, simba__zk_latch_go(&c->latch));
         return;
@@ -438,11 +437,8 @@ static void make_calls(zk_contender *c, unsigned calls)
         simba__zk_call_parents(op, container_made, ZK_CREATE_CONTAINER, path);
     if (calls & ZK_CALL_CREATE) {
         char *child = simba__zk_child_path(path, c->latch.prefix);
-        const zk_request request = {.type = ZK_CREATE2,
-                                    .path = child,
-                                    .data = c->id,
-                                    .length = strlen(c->id),
-                                    .acl = op->store->options.acl};
+        const zk_request request = {
+            .type = ZK_CREATE2, .path = child, .data = c->id, .length = strlen(c->id), .acl = op->store->options.acl};
         if (!child || !simba__zk_ask(op, made, &request))
             simba__zk_latch_made(&c->latch, NULL, 0, 0, ZK_NO_MEMORY);
         simba__free(child);
@@ -614,7 +610,8 @@ void simba__zk_renew(zk_store *store, simba_request *request)
     }
     if (revoked)
         drop(c); /* the contender is told now */
-    request->reply = (simba_reply){.outcome = revoked ? SIMBA_REVOKED : SIMBA_NOT_MINE, .now_ms = simba__zk_now_ms(store)};
+    request->reply =
+        (simba_reply){.outcome = revoked ? SIMBA_REVOKED : SIMBA_NOT_MINE, .now_ms = simba__zk_now_ms(store)};
     store->host->complete(store->host, request);
 }
 

@@ -254,7 +254,8 @@ static zk_move removed(zk_latch *l)
         return rest(l, freed ? ZK_TELL_FREED : ZK_TELL_GONE);
     if (full)
         return rest(l, ZK_TELL_NO_NUMBERS);
-    return lost && !l->again ? rest(l, ZK_TELL_LOST) : look_again(l); /* the winner has gone, or the contender asks again */
+    return lost && !l->again ? rest(l, ZK_TELL_LOST)
+                             : look_again(l); /* the winner has gone, or the contender asks again */
 }
 
 /* All calls of the stage are answered. */

@@ -68,11 +68,12 @@ static void first_read(zk_op *op, const zk_call *call, zk_result *result)
     /* A LeaderLatch does not watch its own node, so it will not notice. */
     if (op->request && op->request->op == SIMBA_OP_FORCE_RELEASE &&
         !simba__zk_is_made_by_us(simba__zk_child_of(call), look->owner.id))
-        op->store->host->log(op->store->host, SIMBA_LOG_WARN,
-                             "zookeeper: the owner of %s is not one of this library; a LeaderLatch, as Simba on the JVM "
-                             "uses it, does not notice that it was removed and goes on leading until it is stopped or "
-                             "loses its connection",
-                             op->request->mutex);
+        op->store->host->log(
+            op->store->host, SIMBA_LOG_WARN,
+            "zookeeper: the owner of %s is not one of this library; a LeaderLatch, as Simba on the JVM "
+            "uses it, does not notice that it was removed and goes on leading until it is stopped or "
+            "loses its connection",
+            op->request->mutex);
 }
 
 static void look_listed(zk_op *op, const zk_call *call, zk_result *result)
@@ -549,8 +550,7 @@ static void tell(zk_observer *o)
     simba_host *host = o->op.store->host;
     simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     if (o->known && o->first && !simba_owner_is_none(&o->owner))
-        push = (simba_push){
-            .kind = SIMBA_PUSH_ACQUIRED, .owner = o->owner, .now_ms = simba__zk_now_ms(o->op.store)};
+        push = (simba_push){.kind = SIMBA_PUSH_ACQUIRED, .owner = o->owner, .now_ms = simba__zk_now_ms(o->op.store)};
     else if (o->known && !o->first)
         push.kind = SIMBA_PUSH_FREED;
     o->known = true;

@@ -96,8 +96,8 @@ typedef struct zk_noting {
     bool tried;          /* to change it, since it was looked at */
     /* WRITE_NOTE */
     unsigned makings;
-    bool refused;                 /* the node could not be made */
-    bool written, gone;           /* the transaction was carried out; it was not, because the writer's child is gone */
+    bool refused;       /* the node could not be made */
+    bool written, gone; /* the transaction was carried out; it was not, because the writer's child is gone */
     /* READ_NOTE */
     bool corrupt;
     int rc; /* of the host */
@@ -185,12 +185,9 @@ static void make_note(zk_noting *n)
     const size_t length = simba__zk_stored_note_write(&(zk_stored_note){0}, data);
     n->refused = false;
     simba__zk_call_parents(&n->op, was_made, ZK_CREATE, store->options.notes);
-    simba__zk_ask(&n->op, was_made,
-                  &(zk_request){.type = ZK_CREATE,
-                                .path = n->note,
-                                .data = data,
-                                .length = length,
-                                .acl = store->options.acl});
+    simba__zk_ask(
+        &n->op, was_made,
+        &(zk_request){.type = ZK_CREATE, .path = n->note, .data = data, .length = length, .acl = store->options.acl});
     simba__zk_call(&n->op, was_read, ZK_GET, n->note, NULL, false);
 }
 
@@ -235,9 +232,9 @@ static void write_step(zk_op *op)
         op->store->host->push_to(op->store->host, request->mutex, request->nonce,
                                  &(simba_push){.kind = SIMBA_PUSH_CHANGED});
         simba__zk_finish(op, SIMBA_REVOKED, NULL);
-    } else if (n->written || (holds && !n->missing && !n->tried && order == 0)) { /* or it was, and the answer was lost */
-        const simba_owner own =
-            holds ? simba__zk_owner(c->id, c->latch.czxid, c->latch.ctime_ms) : (simba_owner){0};
+    } else if (n->written ||
+               (holds && !n->missing && !n->tried && order == 0)) { /* or it was, and the answer was lost */
+        const simba_owner own = holds ? simba__zk_owner(c->id, c->latch.czxid, c->latch.ctime_ms) : (simba_owner){0};
         simba__zk_finish(op, SIMBA_MINE, holds ? &own : NULL);
     } else if (!holds) {
         refuse(op);
@@ -398,9 +395,8 @@ static void forget_begin(zk_op *op)
 static void forget_step(zk_op *op)
 {
     zk_noting *n = of(op);
-    const zk_request parts[] = {
-        {.type = n->is_shared ? ZK_CHECK : ZK_DELETE, .path = n->mutex, .version = -1},
-        {.type = ZK_DELETE, .path = n->note, .version = n->version}};
+    const zk_request parts[] = {{.type = n->is_shared ? ZK_CHECK : ZK_DELETE, .path = n->mutex, .version = -1},
+                                {.type = ZK_DELETE, .path = n->note, .version = n->version}};
     if (!simba__zk_op_good(op))
         return;
     if (n->removed) {

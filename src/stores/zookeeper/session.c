@@ -251,8 +251,8 @@ static void take_reply(zk_session *session, char *message, size_t length, const 
     }
     /* These are no answers: the next handshake tells. */
     if (head->error == ZK_SESSION_EXPIRED || head->error == ZK_SESSION_MOVED) {
-        simba__link_fail(&session->link, SIMBA_EUNAVAILABLE, "zookeeper %s: connection lost: the server refuses the session",
-                         where(session));
+        simba__link_fail(&session->link, SIMBA_EUNAVAILABLE,
+                         "zookeeper %s: connection lost: the server refuses the session", where(session));
         return;
     }
     if (!simba__zk_read_result(message, length, call->type, call->last, &result)) {
@@ -497,8 +497,7 @@ int simba__zk_session_init(zk_session *session, zk_store *store, simba__tls_cont
     static const simba__link_events events = {
         .find = on_find, .up = on_up, .bytes = on_bytes, .down = on_down, .tick = on_tick};
     session->store = store;
-    session->links =
-        (simba__links){.host = store->host, .kind = "zookeeper", .tls = tls, .looked_up = looked_up};
+    session->links = (simba__links){.host = store->host, .kind = "zookeeper", .tls = tls, .looked_up = looked_up};
     session->resolver = (simba__resolver){.host = store->host,
                                           .hosts = store->options.hosts,
                                           .host_count = store->options.host_count,

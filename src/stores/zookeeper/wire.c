@@ -230,8 +230,8 @@ static zk_stat take_stat(reader *in)
     take_int(in); /* how often children were made or removed, */
     take_int(in); /* and who may do what was changed */
     stat.session = take_long(in);
-    take_int(in); /* bytes of data, */
-    take_int(in); /* children, */
+    take_int(in);  /* bytes of data, */
+    take_int(in);  /* children, */
     take_long(in); /* and the latest change of those */
     return stat;
 }

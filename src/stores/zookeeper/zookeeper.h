@@ -76,7 +76,7 @@ typedef enum zk_type {
     ZK_SYNC = 9,
     ZK_CHECK = 13, /* part of a MULTI */
     ZK_MULTI = 14,
-    ZK_CREATE2 = 15, /* an ephemeral, numbered node; the answer has its stat, */
+    ZK_CREATE2 = 15,          /* an ephemeral, numbered node; the answer has its stat, */
     ZK_CREATE_CONTAINER = 19, /* as that to this one has */
     ZK_AUTH = 100,
     ZK_CLOSE = -11,
@@ -127,7 +127,7 @@ enum {
     ZK_WELCOME_MOST = 64,
     ZK_NAMES_MOST = 1000000,
     ZK_PASSWORD = 16,
-    ZK_SESSION_MIN_MS = 10, /* no server grants less than this, */
+    ZK_SESSION_MIN_MS = 10,      /* no server grants less than this, */
     ZK_SESSION_MAX_MS = 1 << 29, /* nor more than a week */
 };
 
@@ -239,21 +239,22 @@ typedef struct zk_latch {
     zk_place place;
     zk_stage stage;
     bool connected;
-    bool queue;    /* it is to wait if it does not lead */
-    bool leaving;  /* the child must go */
-    bool again;    /* something has happened since the look began */
-    bool asked;    /* somebody waits for what comes of it */
-    bool missing;  /* the mutex had no node */
-    bool refused;  /* the container could not be made */
-    bool vanished; /* a child that was to be read is gone */
-    bool led;      /* REMOVES: it was the first */
-    bool full;     /* REMOVES: because no numbers are left */
-    bool stands;   /* WAITS: the child before is watched */
-    bool guarded;  /* LEADS: the own child is watched */
+    bool queue;      /* it is to wait if it does not lead */
+    bool leaving;    /* the child must go */
+    bool again;      /* something has happened since the look began */
+    bool asked;      /* somebody waits for what comes of it */
+    bool missing;    /* the mutex had no node */
+    bool refused;    /* the container could not be made */
+    bool vanished;   /* a child that was to be read is gone */
+    bool led;        /* REMOVES: it was the first */
+    bool full;       /* REMOVES: because no numbers are left */
+    bool stands;     /* WAITS: the child before is watched */
+    bool guarded;    /* LEADS: the own child is watched */
     unsigned rounds; /* how many children it has made since somebody asked */
     int error;       /* of the calls of the look */
-    char prefix[ZK_PREFIX_MAX], name[ZK_NAME_MAX]; /* of the child; name: WAITS, LEADS, and UNSURE while it is removed */
-    int64_t czxid, ctime_ms;                       /* 0: not known */
+    char prefix[ZK_PREFIX_MAX],
+        name[ZK_NAME_MAX];   /* of the child; name: WAITS, LEADS, and UNSURE while it is removed */
+    int64_t czxid, ctime_ms; /* 0: not known */
 } zk_latch;
 
 /* The child of an incarnation. */
@@ -316,20 +317,20 @@ typedef struct zk_session {
     unsigned broken;                   /* connections that the server broke off since it proved anything */
     int64_t id;                        /* 0: there is no session */
     char password[ZK_PASSWORD];
-    int64_t zxid;         /* the latest that a server has told */
-    bool probes;          /* this handshake asks for a new session, while the old one might still go on */
-    bool refused;         /* the server refused user and password */
-    bool anew;            /* a session has ended, and there was none since */
-    bool closing;         /* nobody will make another request */
+    int64_t zxid; /* the latest that a server has told */
+    bool probes;  /* this handshake asks for a new session, while the old one might still go on */
+    bool refused; /* the server refused user and password */
+    bool anew;    /* a session has ended, and there was none since */
+    bool closing; /* nobody will make another request */
     simba_local close_until;
-    unsigned over;        /* how many sessions have ended */
-    int32_t xid;          /* of the latest request */
-    simba__list calls;    /* in flight, in the order in which they were sent */
-    simba__buffer in;     /* the beginning of a message */
-    simba_local heard;    /* when the server said something last */
-    int64_t clock_ms;     /* the server's clock, less ours, as far as is known */
-    char server[128];     /* of this connection, or of the last one */
-    char cause[160];      /* of the latest failure */
+    unsigned over;     /* how many sessions have ended */
+    int32_t xid;       /* of the latest request */
+    simba__list calls; /* in flight, in the order in which they were sent */
+    simba__buffer in;  /* the beginning of a message */
+    simba_local heard; /* when the server said something last */
+    int64_t clock_ms;  /* the server's clock, less ours, as far as is known */
+    char server[128];  /* of this connection, or of the last one */
+    char cause[160];   /* of the latest failure */
 } zk_session;
 
 /* SIMBA_ENOMEM, or 0. Takes over `tls`, which may be NULL. */
