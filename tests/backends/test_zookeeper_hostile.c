@@ -286,13 +286,41 @@ static void about_good(void **state)
     assert_int_equal(end(&t), 0);
 }
 
+/* A message that claims to be long is refused by its length alone; one that comes in parts keeps nobody busy. */
+static void about_lengths(void **state)
+{
+    (void)state;
+    static const fake_odd odds[] = {{FAKE_SYNC, FAKE_REPLY, BODY("x"), .length = 16 << 20},
+                                    {FAKE_SYNC, FAKE_RAW, BODY("\0\0")}};
+    for (size_t i = 0; i < sizeof odds / sizeof *odds; i++) {
+        char url[64];
+        fake_zookeeper fake;
+        testhost h;
+        ref_watchdog(60);
+        fake_zookeeper_start(&fake, odds[i]);
+        snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", fake.port);
+        assert_int_equal(testhost_open(&h, &simba__backend_zookeeper, url, NULL), 0);
+        const zk_session *session = &((const zk_store *)h.store)->session;
+        testhost_request r = testhost_request_of(&h, SIMBA_OP_READ, "m", "me", 7, 0);
+        testhost_submit(&h, &r);
+        testhost_flush(&h);
+        while (i == 0 ? h.warnings == 0 : session->in.length != 2)
+            testhost_pump(&h, NULL, 1);
+        struct pollfd reported = {.fd = h.reactor.set, .events = POLLIN};
+        assert_true(i == 0 || poll(&reported, 1, 0) == 0);
+        testhost_close(&h);
+        fake_zookeeper_stop(&fake);
+    }
+    ref_watchdog(0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "forget") == 0))
         return use(argv[1], argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(about_good),       cmocka_unit_test(about_answers),      cmocka_unit_test(about_events),
-        cmocka_unit_test(about_handshakes), cmocka_unit_test(about_transactions),
+        cmocka_unit_test(about_handshakes), cmocka_unit_test(about_transactions), cmocka_unit_test(about_lengths),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -288,10 +288,10 @@ static void take_parts(reader *in, zk_type last, zk_result *result)
     const bool is_end = take_int(in) == -1 && take_bool(in) && take_int(in) == -1;
     result->failed = errors[0] == 0;
     result->error = errors[result->failed];
-    /* Both have failed, or none; and there is a reason, and only one. */
+    /* Either both have failed, for one reason, or none. */
     const bool first = errors[0] != 0 && errors[0] != ZK_INCONSISTENT && errors[1] == ZK_INCONSISTENT;
     const bool second = errors[0] == 0 && errors[1] != 0 && errors[1] != ZK_INCONSISTENT;
-    in->bad |= !is_end || failed[0] != failed[1] || failed[0] != (first || second);
+    in->bad |= !is_end || failed[0] != (first || second);
 }
 
 uint32_t simba__zk_length(const char *bytes)
