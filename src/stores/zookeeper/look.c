@@ -169,17 +169,17 @@ static bool is_named(const simba__node *node, const void *text)
     return strcmp(SIMBA__OF_NODE(node, const zk_name, node)->text, text) == 0;
 }
 
-/* Add PARENT/TEXT, or TEXT, unless the list has it. NULL: there is no room, and the procedure knows. */
-static zk_name *add_name(zk_list *list, const char *parent, const char *text)
+/* Add ABOVE/CHILD, or CHILD, unless the list has it. NULL: there is no room, and the procedure knows. */
+static zk_name *add_name(zk_list *list, const char *above, const char *child)
 {
-    const size_t size = strlen(parent) + strlen(text) + 2;
+    const size_t size = strlen(above) + strlen(child) + 2;
     const bool room = list->names.count < ZK_NAMES_MOST;
     zk_name *name = room && simba__table_reserve(&list->known) ? simba__calloc(1, sizeof *name + size) : NULL;
     if (!name) {
         simba__zk_op_note(&list->op, room ? ZK_NO_MEMORY : ZK_TOO_MANY);
         return NULL;
     }
-    snprintf(name->text, size, "%s%s%s", parent, *parent ? "/" : "", text);
+    snprintf(name->text, size, "%s%s%s", above, *above ? "/" : "", child);
     const uint64_t hash = simba__hash(name->text);
     simba__node *there = simba__table_find(&list->known, hash, is_named, name->text);
     if (there) {
@@ -245,9 +245,9 @@ static void row_listed(zk_op *op, const zk_call *call, zk_result *result)
     row->contenders = sight.contenders;
     row->below = result->count - sight.contenders;
     for (size_t i = 0; i < result->count && !row->listed && row->below > 0; i++) {
-        const char *name = result->names[i];
-        const bool fits = strlen(mutex) + 1 + strlen(name) <= SIMBA_MUTEX_BYTES;
-        if (!simba__zk_is_contender(name) && fits && !add_name(row->list, mutex, name))
+        const char *child = result->names[i];
+        const bool fits = strlen(mutex) + 1 + strlen(child) <= SIMBA_MUTEX_BYTES;
+        if (!simba__zk_is_contender(child) && fits && !add_name(row->list, mutex, child))
             break;
     }
     row->listed = true;

@@ -301,7 +301,8 @@ uint32_t simba__zk_length(const char *bytes)
     return be32toh(length);
 }
 
-bool simba__zk_read_welcome(char *message, size_t length, zk_welcome *ret_welcome)
+bool simba__zk_read_welcome(char *message, size_t length, // NOLINT(readability-non-const-parameter): texts move
+                            zk_welcome *ret_welcome)
 {
     reader in = {message, message + length, false};
     size_t size;
@@ -327,7 +328,8 @@ bool simba__zk_read_head(const char *message, size_t length, zk_head *ret_head)
     return !in.bad;
 }
 
-bool simba__zk_read_event(char *message, size_t length, zk_event *ret_event)
+bool simba__zk_read_event(char *message, size_t length, // NOLINT(readability-non-const-parameter): texts move
+                          zk_event *ret_event)
 {
     reader in = {message, message + length, length < HEAD};
     in.at += in.bad ? 0 : HEAD;

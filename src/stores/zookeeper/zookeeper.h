@@ -91,13 +91,13 @@ typedef enum zk_acl {
 typedef struct zk_request zk_request;
 struct zk_request {
     zk_type type;
+    int32_t version; /* DELETE, SET, CHECK; -1: any */
     const char *path;
     const void *data;
     size_t length;
-    int32_t version; /* DELETE, SET, CHECK; -1: any */
-    bool watch;
-    zk_acl acl;
     const zk_request *parts; /* MULTI: two; a SET is the second */
+    zk_acl acl;
+    bool watch;
 };
 
 /* Errors: those of the server, which are negative, and those of the store. Of several, the highest counts. */
