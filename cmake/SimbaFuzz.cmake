@@ -19,7 +19,7 @@ simba_glob(_sources
     src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
     src/stores/sqlite/db.c src/stores/sqlite/rows.c src/stores/sqlite/decide.c src/stores/sqlite/file.c
     src/stores/sqlite/share.c src/stores/sqlite/wake.c
-    src/backends/zookeeper/*.c
+    src/stores/zookeeper/*.c
     cli/config.c cli/options.c cli/secret.c cli/term.c tools/timeline/*.c)
 list(FILTER _sources EXCLUDE REGEX "/timeline/command\\.c$") # the command
 

@@ -241,7 +241,7 @@ static void begin_to_talk(simba__link *link)
         return;
     }
     if (link->all->tls)
-        link->tls = simba__tls_new(link->all->tls, link->at.host);
+        link->tls = simba__tls_new(link->all->tls, link->tls_name ? link->tls_name : link->at.host);
     if ((link->all->tls && !link->tls) || link->host->io_change(link->host, &link->socket, TALKS) < 0)
         fail_to_connect(link, "out of memory");
     else if (link->tls)

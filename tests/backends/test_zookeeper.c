@@ -1,10 +1,8 @@
 /* The ZooKeeper store by itself: what its URL may say, how names become nodes, who may touch them, what it costs the server.
  * One real server for all. */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <simba.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +15,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "backends/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
@@ -67,6 +65,10 @@ static void bad_urls(void **state)
         {"zookeeper://h?transition=5s", "transition does not apply"},
         {"zookeeper://h?stop-margin=4s", "stop margin"},
         {"zookeeper://h?timeout=4s", "\"timeout\""},
+        {"zookeeper://h?ca=/etc/ca.pem", "are for zookeepers://"},
+        {"zookeepers://h?ca=/nowhere/ca.pem", "CA file /nowhere/ca.pem"},
+        {"zookeepers://h?cert=/nowhere/cert.pem", "cert and key go together"},
+        {"zookeepers://h?verify=perhaps", "verify is yes or no"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         simba_client *client = NULL;
@@ -317,6 +319,29 @@ static void shorter_session(void **state)
     simba_client_close(client);
 }
 
+/* The first who comes makes all folders, by one connection: the answers to everything that the store asks are understood. */
+static void new_folders(void **state)
+{
+    (void)state;
+    char url[96];
+    proxy network;
+    simba_client *client = NULL;
+    simba_note note = SIMBA_NOTE_INIT;
+    proxy_start(&network, zookeeper.port);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/new/folders", network.port);
+    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
+    simba_locker *locker = new_locker(client, "a/b");
+    assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
+    assert_listed(client, "*/c", "");
+    assert_int_equal(simba_client_note(client, "a/b", NULL, &note), 0);
+    assert_int_equal(simba_client_force_release(client, "a/b", NULL), 0);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_forget(client, "a/b", NULL), 0);
+    assert_int_equal(proxy_accepted(&network), 1);
+    simba_client_close(client);
+    proxy_stop(&network);
+}
+
 /* --- rights ------------------------------------------------------------------------------------------------- */
 
 static void about_rights(void **state)
@@ -450,45 +475,6 @@ static void close_on_exec(void **state)
     simba_client_close(client);
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------------------ */
-
-static atomic_bool numbers_used_up;
-
-/* Instead of the library's own: a server whose numbers are used up gives everybody the last one. */
-int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuelen, const struct ACL_vector *acl,
-                 int mode, string_stat_completion_t completion, const void *data)
-{
-    char name[256];
-    int (*real)(zhandle_t *, const char *, const char *, int, const struct ACL_vector *, int, string_stat_completion_t,
-                const void *);
-    *(void **)&real = dlsym(RTLD_NEXT, "zoo_acreate2");
-    snprintf(name, sizeof name, "%s%s", path, numbers_used_up ? "2147483647" : "");
-    return real(zh, name, value, valuelen, acl, numbers_used_up ? ZOO_EPHEMERAL : mode, completion, data);
-}
-
-/* Nobody leads then, because nobody can know who was first; and nothing stays behind. */
-static void about_numbers_used_up(void **state)
-{
-    (void)state;
-    simba_error err = {0};
-    simba_client *client = open_client("", "/used-up");
-    simba_locker *one = new_locker(client, "m");
-    simba_locker *other = new_locker(client, "m");
-    assert_int_equal(simba_locker_acquire(one, 5000, &err), 0);
-    assert_int_equal(simba_locker_release(one, &err), 0);
-    numbers_used_up = true;
-    for (int i = 0; i < 8; i++) {
-        assert_int_equal(simba_locker_acquire(one, 0, &err), SIMBA_ESTORE);
-        assert_non_null(strstr(err.text, "no numbers are left"));
-        assert_int_equal(simba_locker_acquire(other, 0, &err), SIMBA_ESTORE);
-    }
-    numbers_used_up = false;
-    assert_int_equal(simba_locker_acquire(other, 5000, &err), 0);
-    simba_locker_free(one);
-    simba_locker_free(other);
-    simba_client_close(client);
-}
-
 /* --- who polls ------------------------------------------------------------------------------------------ */
 
 static void ignore_row(const simba_listing *row, void *user)
@@ -569,11 +555,11 @@ int main(void)
         cmocka_unit_test(nested_names),
         cmocka_unit_test(warns_of_jvm_owner),
         cmocka_unit_test(shorter_session),
+        cmocka_unit_test(new_folders),
         cmocka_unit_test(about_rights),
         cmocka_unit_test(no_herd),
         cmocka_unit_test(a_crowd),
         cmocka_unit_test(close_on_exec),
-        cmocka_unit_test(about_numbers_used_up),
         cmocka_unit_test(breaks_under_a_poller),
         cmocka_unit_test(close_in_silence),
     };

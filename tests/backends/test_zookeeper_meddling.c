@@ -10,8 +10,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "backends/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define SOON_MS (ref_scaled_ms(3000)) /* there is no fallback: what is not told is never known */
 
@@ -24,31 +24,31 @@ static zhandle_t *raw;
 static char folder[64];
 static unsigned round_number;
 
+/* The contender of a client that has one; NULL: none. The client is locked. */
+static const zk_contender *contender_of(unsigned i)
+{
+    simba__node *node = simba__table_first(&((zk_store *)clients[i]->store)->contenders);
+    return node ? SIMBA__OF_NODE(node, zk_contender, node) : NULL;
+}
+
 /* The node of a contender, as its client knows it; "" while it has none. */
 static void node_of(unsigned i, char ret_path[2 * NAME_MAX_HERE])
 {
     ret_path[0] = '\0';
     simba__lock(clients[i]);
-    const simba__table *nodes = &((zk_store *)clients[i]->store)->nodes.table;
-    for (simba__node *node = simba__table_first(nodes); node; node = simba__table_next(nodes, node)) {
-        const zk_latch *latch = &SIMBA__OF_NODE(node, zk_node, node)->latch;
-        if (latch->place == ZK_HERE || latch->place == ZK_LEADS)
-            snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, latch->name);
-    }
+    const zk_contender *c = contender_of(i);
+    if (c && (c->latch.place == ZK_WAITS || c->latch.place == ZK_LEADS))
+        snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, c->latch.name);
     simba__unlock(clients[i]);
 }
 
 /* Its watches are set: of the one before it, if it waits; of its own node, if it leads. */
 static bool is_settled(unsigned i)
 {
-    bool settled = false;
     simba__lock(clients[i]);
-    const simba__table *nodes = &((zk_store *)clients[i]->store)->nodes.table;
-    for (simba__node *entry = simba__table_first(nodes); entry; entry = simba__table_next(nodes, entry)) {
-        const zk_node *node = SIMBA__OF_NODE(entry, zk_node, node);
-        const zk_latch *latch = &node->latch;
-        settled = !node->op && (latch->place == ZK_LEADS ? latch->guarded : latch->stands);
-    }
+    const zk_contender *c = contender_of(i);
+    const bool settled =
+        c && c->latch.stage == ZK_RESTS && (c->latch.place == ZK_LEADS ? c->latch.guarded : c->latch.stands);
     simba__unlock(clients[i]);
     return settled;
 }
@@ -200,26 +200,27 @@ static void touched_waiter(void **state)
 
 /* --- a child that comes back ------------------------------------------------------------------------------- */
 
-static void made_again(int rc, const char *value, const void *data)
+static void made_again(zk_op *op, const zk_call *call, zk_result *result)
 {
-    const zk_session *session = data;
-    (void)value;
-    assert_int_equal(rc, ZOK);
-    simba__zk_expected_answered(&((zk_session *)(uintptr_t)session)->wire.expected);
+    (void)op, (void)call;
+    assert_int_equal(result->error, ZK_OK);
 }
 
 /* The session of this client has a child that was removed long ago: the ensemble has lost the removal. */
 static void bring_back_child_of(unsigned i)
 {
+    enum { EPHEMERAL = 1 };
+    static const zk_kind making = {.step = simba__zk_op_end, .lost = simba__zk_op_end, .stays = true};
     char path[2 * NAME_MAX_HERE];
     char name[NAME_MAX_HERE];
-    zk_session *session = &((zk_store *)clients[i]->store)->session;
+    zk_store *store = clients[i]->store;
     snprintf(path, sizeof path, "%s/_c_01234567-89ab-cdef-0123-456789abcdef-latch-0000000000", folder);
     simba__lock(clients[i]);
-    assert_true(simba__zk_wire_begin(&session->wire, ZK_REPLY_PATH));
-    simba__zk_wire_made(&session->wire, zoo_acreate(session->zh, path, "again", 5, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL,
-                                                    made_again, session));
-    simba__zk_session_flush(session);
+    zk_op *op = simba__zk_op_new(store, &making, sizeof *op, NULL);
+    assert_true(
+        simba__zk_ask(op, made_again, &(zk_request){.type = ZK_CREATE, .path = path, .data = "again", .length = 5}));
+    store->session.link.out.data[store->session.link.out.length - 1] = EPHEMERAL; /* the store makes no such nodes */
+    simba__zk_session_flush(&store->session);
     simba__unlock(clients[i]);
     assert_true(REF_WITHIN(SOON_MS, raw_zookeeper_child(raw, folder, "89ab-cdef", sizeof name, name) == ZOK));
 }

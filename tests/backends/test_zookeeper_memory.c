@@ -10,12 +10,12 @@
 #include "lib/server.h"
 
 #include "backends/asking.h"
-#include "backends/zookeeper/zookeeper.h"
 #include "lib/failing_alloc.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum {
     PATIENCE_MS = 5000,
-    CONNECT_MS = 2500, /* less than the library would sleep without being woken */
+    CONNECT_MS = 2500, /* less than a client would sleep without being woken */
     CHORES_MS = 20,
     TURNS = 3,
 };

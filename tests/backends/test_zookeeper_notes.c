@@ -10,7 +10,7 @@
 #include "lib/server.h"
 #include "lib/testhost.h"
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 
 static server zookeeper;
 

@@ -9,8 +9,8 @@
 #include "lib/fake_zookeeper.h"
 #include "lib/referee.h"
 
-#include "backends/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
 

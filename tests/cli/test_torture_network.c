@@ -222,6 +222,8 @@ static void urls(void **state)
         {"redis+sentinel://a,b/x", NULL, "name each other"},
         {"redis+cluster://a,b", NULL, "name each other"},
         {"rediss://h", NULL, "the name of the server"},
+        {"zookeepers://h", NULL, "the name of the server"},
+        {"zookeepers://h:9?verify=no", "h 9", "zookeepers://127.0.0.1:1001?verify=no"},
         {"mysql://h/db?socket=/x", NULL, "socket file"},
         {"mysql://h/db?tls=yes", NULL, "the name of the server"},
         {"mysql://h/db?ca=/x", NULL, "the name of the server"},

@@ -16,8 +16,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "backends/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
 #define SESSION_MS (ref_scaled_ms(4000))
@@ -184,7 +184,7 @@ static bool beat_next(simba_client *client)
     zk_store *store = client->store;
     struct pollfd timer = {.fd = client->reactor.timer, .events = POLLIN};
     store->session.live.beat_at = client->now;
-    client->host.timer_set(&client->host, &store->session.beat, client->now);
+    client->host.timer_set(&client->host, &store->session.link.timer, client->now);
     simba__reactor_arm(&client->reactor, client->now);
     return poll(&timer, 1, (int)LONG_MS) == 1;
 }
@@ -312,7 +312,9 @@ static void slow_restart(void **state)
 static clientid_t session_of(simba_client *client)
 {
     simba__lock(client);
-    const clientid_t id = *zoo_client_id(((zk_store *)client->store)->session.zh);
+    const zk_session *session = &((zk_store *)client->store)->session;
+    clientid_t id = {.client_id = session->id};
+    memcpy(id.passwd, session->password, sizeof id.passwd);
     simba__unlock(client);
     return id;
 }

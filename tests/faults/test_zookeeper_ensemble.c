@@ -11,8 +11,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "backends/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define SESSION_MS (ref_scaled_ms(12000))
 /* Outlives an election on a machine that has other things to do: candidates that miss each other wait twice as long each time. */
@@ -85,15 +85,12 @@ static void leader_killed(void **state)
 /* The server that a client is connected to; NULL: none just now. */
 static server *server_of(simba_client *client)
 {
-    struct sockaddr_storage address = {0};
-    socklen_t size = sizeof address;
     simba__lock(client);
     const zk_session *session = &((zk_store *)client->store)->session;
-    const bool known = session->live.link == ZK_CONNECTED &&
-                       zookeeper_get_connected_host(session->zh, (struct sockaddr *)&address, &size) != NULL;
+    const int port = session->live.link == ZK_CONNECTED ? session->link.at.port : 0;
     simba__unlock(client);
-    for (unsigned i = 0; known && i < SERVER_ENSEMBLE; i++)
-        if (server_nth(&ensemble, i)->port == ntohs(((struct sockaddr_in *)&address)->sin_port))
+    for (unsigned i = 0; port && i < SERVER_ENSEMBLE; i++)
+        if (server_nth(&ensemble, i)->port == port)
             return server_nth(&ensemble, i);
     return NULL;
 }

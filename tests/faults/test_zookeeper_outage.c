@@ -10,8 +10,8 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#include "backends/zookeeper/zookeeper.h"
 #include "client/client.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define SESSION_MS (ref_scaled_ms(3000))
 #define LONG_MS (ref_scaled_ms(20000))

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "stores/redis/redis.h"
-#include "backends/zookeeper/options.h"
 #include "fuzz/targets.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "util/escape.h"
 #include "util/text.h"
 

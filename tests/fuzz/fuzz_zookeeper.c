@@ -1,38 +1,43 @@
 /* What comes from ZooKeeper servers: messages, and the names of nodes. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "backends/zookeeper/frames.h"
-#include "backends/zookeeper/latch.h"
-#include "backends/zookeeper/stored_note.h"
 #include "fuzz/targets.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "util/mem.h"
 
 /* --- messages ------------------------------------------------------------------------------------------------------- */
 
-/* The first byte says how many replies are expected, the next ones which; the rest is the beginning of a message. */
-void fuzz_zk_frame(const uint8_t *data, size_t size)
+/* The first bytes say what was asked; the rest is the answer, in memory of its own, so that reading beyond it is found out. */
+void fuzz_zk_message(const uint8_t *data, size_t size)
 {
+    static const zk_type types[] = {ZK_CREATE,   ZK_DELETE, ZK_EXISTS, ZK_GET,    ZK_SET,
+                                    ZK_CHILDREN, ZK_SYNC,   ZK_MULTI,  ZK_CREATE2};
     fuzz_input in = {data, size};
-    zk_expected expected = {0};
-    for (unsigned left = fuzz_below(&in, 70); left > 0; left--)
-        FUZZ_CHECK(simba__zk_expect(&expected, (zk_reply)fuzz_below(&in, ZK_REPLY_PAIR_STAT + 1)));
-    if (expected.count > 0 && fuzz_below(&in, 2))
-        simba__zk_expected_answered(&expected);
-    const size_t available = in.left < ZK_FRAME_HEAD ? in.left : ZK_FRAME_HEAD;
-    zk_verdict verdict = ZK_FRAME_SHORT;
-    for (size_t some = 1; some <= available; some++) {
-        /* A copy, so that reading beyond it is found out; and what is decided early stays decided. */
-        unsigned char *head = malloc(some);
-        FUZZ_CHECK(head);
-        memcpy(head, in.at, some);
-        const zk_verdict next = simba__zk_frame_judge(&expected, head, some);
-        FUZZ_CHECK(verdict == ZK_FRAME_SHORT || next == verdict);
-        verdict = next;
-        free(head);
+    const unsigned kind = fuzz_below(&in, sizeof types / sizeof *types + 2);
+    const zk_type last = fuzz_below(&in, 2) ? ZK_SET : ZK_DELETE;
+    char *message = malloc(in.left + (in.left == 0));
+    zk_welcome hello;
+    zk_event event;
+    zk_result r;
+    FUZZ_CHECK(message);
+    memcpy(message, in.at, in.left);
+    if (kind == sizeof types / sizeof *types) {
+        (void)simba__zk_read_welcome(message, in.left, &hello);
+    } else if (kind > sizeof types / sizeof *types) {
+        if (simba__zk_read_event(message, in.left, &event))
+            FUZZ_CHECK(strlen(event.path) < in.left);
+    } else if (simba__zk_read_result(message, in.left, types[kind], last, &r)) {
+        FUZZ_CHECK(r.error <= ZK_OK && r.length < in.left + 1 && r.count <= in.left);
+        FUZZ_CHECK(!r.text || r.text[r.length ? r.length : strlen(r.text)] == '\0');
+        for (size_t i = 0; i < r.count; i++)
+            FUZZ_CHECK(r.names[i][0] && !strchr(r.names[i], '/') &&
+                       (i == 0 || simba__zk_order(r.names[i - 1], r.names[i]) <= 0));
+        FUZZ_CHECK(r.stat.ctime_ms >= 0 && r.stat.mtime_ms >= 0);
+        simba__zk_result_fini(&r);
     }
-    FUZZ_CHECK(available < ZK_FRAME_HEAD || verdict != ZK_FRAME_SHORT);
-    simba__zk_expected_fini(&expected);
+    free(message);
 }
 
 /* --- notes ---------------------------------------------------------------------------------------------------------- */
@@ -65,16 +70,22 @@ enum { CHILDREN = 24, NAME_MOST = 80 };
 
 typedef struct children {
     char text[CHILDREN][NAME_MOST + ZK_PREFIX_MAX + 16];
-    char *names[CHILDREN];
+    const char *names[CHILDREN];
     size_t count;
 } children;
+
+static int compare(const void *a, const void *b)
+{
+    return simba__zk_order(*(const char *const *)a, *(const char *const *)b);
+}
 
 /* Contenders of ours, of others', and nodes that somebody has put there. */
 static void any_children(fuzz_input *in, const zk_latch *latch, children *ret)
 {
     ret->count = fuzz_below(in, CHILDREN + 1);
     for (size_t i = 0; i < ret->count; i++) {
-        char *text = ret->names[i] = ret->text[i];
+        char *text = ret->text[i];
+        ret->names[i] = text;
         text[0] = '\0';
         const unsigned kind = fuzz_below(in, 4);
         if (kind == 0)
@@ -86,104 +97,78 @@ static void any_children(fuzz_input *in, const zk_latch *latch, children *ret)
         else
             fuzz_text(in, text + strlen(text), NAME_MOST);
     }
+    qsort(ret->names, ret->count, sizeof *ret->names, compare);
 }
 
-static bool is_call(unsigned calls, unsigned call)
+static int any_error(fuzz_input *in)
 {
-    return (calls & call) != 0;
+    return fuzz_below(in, 3) ? ZK_OK : fuzz_below(in, 4) ? ZK_NO_NODE : -(int)fuzz_below(in, 130);
 }
 
-/* The answers of a server to what was asked, whatever they are; false: the connection broke. */
-static bool any_answers(fuzz_input *in, zk_latch *latch, zk_attempt *attempt, unsigned calls)
+static zk_move answer_list(fuzz_input *in, zk_latch *latch)
 {
     children seen;
-    if (fuzz_below(in, 16) == 0) {
-        if (is_call(calls, ZK_CALL_CREATE))
-            simba__zk_latch_not_made(latch, false);
-        return false;
-    }
-    if (is_call(calls, ZK_CALL_CREATE)) {
-        char name[ZK_PREFIX_MAX + NAME_MOST + 16];
-        const unsigned kind = fuzz_below(in, 4);
-        strcpy(name, latch->prefix);
-        if (kind == 1)
-            fuzz_text(in, name + strlen(name), NAME_MOST);
-        else
-            snprintf(name + strlen(name), 16, "%010u", fuzz_below(in, 32));
-        if (kind > 0)
-            simba__zk_latch_made(latch, name, fuzz_number(in), fuzz_number(in));
-        else
-            simba__zk_latch_not_made(latch, true);
-    }
-    if (is_call(calls, ZK_CALL_LIST)) {
-        any_children(in, latch, &seen);
-        if (fuzz_below(in, 4) == 0)
-            simba__zk_latch_mutex_missing(attempt);
-        else
-            simba__zk_latch_listed(latch, attempt, seen.names, seen.count);
-    }
-    static const unsigned reads[] = {ZK_CALL_OWN, ZK_CALL_GUARD, ZK_CALL_LEADER, ZK_CALL_BEFORE, ZK_CALL_DELETE};
-    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
-        if (is_call(calls, reads[i]) && fuzz_below(in, 2))
-            simba__zk_latch_vanished(attempt, reads[i]);
-        else if (is_call(calls, reads[i] & (ZK_CALL_OWN | ZK_CALL_GUARD)))
-            simba__zk_latch_own(latch, fuzz_number(in), fuzz_number(in), reads[i] == ZK_CALL_GUARD);
-    return true;
+    any_children(in, latch, &seen);
+    const size_t mine = simba__zk_latch_find(latch, seen.names, seen.count);
+    FUZZ_CHECK(mine >= seen.count || strncmp(seen.names[mine], latch->prefix, strlen(latch->prefix)) == 0);
+    if (mine < seen.count)
+        return simba__zk_latch_listed(latch, seen.names[mine], mine == 0, ZK_OK);
+    return simba__zk_latch_listed(latch, NULL, false, any_error(in));
 }
 
-/* The answers of a server that works, where nobody else is. */
-static void good_answers(zk_latch *latch, zk_attempt *attempt, unsigned calls)
+/* Whatever a server answers to what was asked. */
+static zk_move any_answers(fuzz_input *in, zk_latch *latch, unsigned calls)
 {
-    char name[ZK_PREFIX_MAX + 16];
-    snprintf(name, sizeof name, "%s0000000001", latch->prefix);
-    if (is_call(calls, ZK_CALL_CREATE))
-        simba__zk_latch_made(latch, name, 1, 1);
-    if (is_call(calls, ZK_CALL_LIST))
-        simba__zk_latch_listed(latch, attempt, &latch->name, latch->name ? 1 : 0);
-    if (is_call(calls, ZK_CALL_OWN | ZK_CALL_GUARD))
-        simba__zk_latch_own(latch, 1, 1, is_call(calls, ZK_CALL_GUARD));
+    char name[ZK_NAME_MAX];
+    snprintf(name, sizeof name, "%s%010u", latch->prefix, fuzz_below(in, 8) ? fuzz_below(in, 32) : 2147483647U);
+    if (calls & ZK_CALL_CREATE && fuzz_below(in, 4))
+        simba__zk_latch_made(latch, name, 1 + fuzz_byte(in), fuzz_byte(in), ZK_OK);
+    else if (calls & ZK_CALL_CREATE)
+        simba__zk_latch_made(latch, NULL, 0, 0, -(int)fuzz_below(in, 130));
+    if (calls & ZK_CALL_LIST)
+        return answer_list(in, latch);
+    if (calls & ZK_CALL_OWN)
+        simba__zk_latch_own(latch, fuzz_number(in), fuzz_byte(in), any_error(in));
+    for (unsigned call = ZK_CALL_BEFORE; call <= ZK_CALL_DELETE; call *= 2)
+        if (calls & call)
+            simba__zk_latch_read(latch, call, any_error(in));
+    return simba__zk_latch_go(latch);
 }
 
-static void any_watch(fuzz_input *in, zk_latch *latch)
+static zk_move any_event(fuzz_input *in, zk_latch *latch)
 {
     switch (fuzz_below(in, 6)) {
     case 0:
-        simba__zk_latch_before_fired(latch);
-        break;
+        return simba__zk_latch_acquire(latch, fuzz_below(in, 2));
     case 1:
-        simba__zk_latch_guard_fired(latch, fuzz_below(in, 2));
-        break;
+        return simba__zk_latch_release(latch);
     case 2:
-        simba__zk_latch_taken(latch);
-        break;
+        return simba__zk_latch_taken(latch);
+    case 3:
+        simba__zk_latch_lose(latch);
+        return (zk_move){0};
+    default:
+        return simba__zk_latch_before(latch);
     }
 }
 
+/* Any events while calls are under way, and any answers to those. The latch checks itself. */
 void fuzz_zk_children(const uint8_t *data, size_t size)
 {
     fuzz_input in = {data, size};
     zk_latch latch;
+    zk_move move = {0};
     simba__zk_latch_init(&latch, 7, "me", 0);
     while (in.left > 0) {
-        zk_attempt attempt = {.wish = (zk_wish)fuzz_below(&in, ZK_WISH_ASK + 1)};
-        zk_move move = simba__zk_latch_begin(&latch, &attempt);
-        unsigned good_steps = 0;
-        while (move.outcome == ZK_GO) {
-            FUZZ_CHECK(move.calls != 0);
-            if (in.left > 0)
-                any_watch(&in, &latch);
-            bool answered = true;
-            if (in.left > 0)
-                answered = any_answers(&in, &latch, &attempt, move.calls);
-            else
-                good_answers(&latch, &attempt, move.calls);
-            move = answered ? simba__zk_latch_step(&latch, &attempt) : simba__zk_latch_begin(&latch, &attempt);
-            good_steps += in.left == 0;
-            FUZZ_CHECK(good_steps < 20); /* a server that works brings it to an end */
-        }
-        FUZZ_CHECK(move.outcome != ZK_WON || latch.place == ZK_LEADS);
-        simba__zk_attempt_forget(&attempt);
-        any_watch(&in, &latch);
+        const zk_move next =
+            fuzz_below(&in, 3) || move.calls == 0 ? any_event(&in, &latch) : any_answers(&in, &latch, move.calls);
+        if (!latch.connected)
+            move = simba__zk_latch_connect(&latch);
+        else if (next.calls || latch.stage == ZK_RESTS)
+            move = next;
+        FUZZ_CHECK((move.calls != 0) == (latch.stage != ZK_RESTS));
+        FUZZ_CHECK(next.tell != ZK_TELL_LEADS || latch.place == ZK_LEADS);
+        if (next.tell == ZK_TELL_GONE || next.tell == ZK_TELL_FREED || next.tell == ZK_TELL_LOST)
+            FUZZ_CHECK(latch.place == ZK_NONE || latch.place == ZK_REVOKED);
     }
-    simba__zk_latch_fini(&latch);
 }

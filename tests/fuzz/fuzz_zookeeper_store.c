@@ -1,11 +1,10 @@
-/* ZooKeeper: a whole store, over the client library, to which a hostile server talks. */
+/* ZooKeeper: a whole store, to which a hostile server talks. */
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
 #include "fuzz/story.h"
 #include "fuzz/targets.h"
-#include "fuzz/wires.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum { SPEECH = 8192, ASKED = 16384, PATH = 160, MADE = 6 };
 
@@ -22,7 +21,6 @@ enum {
     MULTI = 14,
     CREATE2 = 15,
     CREATE_CONTAINER = 19,
-    CLOSE = -11,
     NO_NODE = -101,
     BAD_VERSION = -103,
 };
@@ -37,12 +35,12 @@ typedef struct speech {
 static char made[MADE][PATH];
 static unsigned made_count;
 
-/* What was asked by each connection, and was not answered. */
+/* What was asked by the connection, and was not answered. */
 static struct {
     bool is_greeted;
     size_t length;
     unsigned char bytes[ASKED];
-} wires[FUZZ_WIRES];
+} wire;
 
 static void put(speech *s, const void *bytes, size_t length)
 {
@@ -344,67 +342,57 @@ static void answer(speech *s, fuzz_input *in, asked a)
     end(s, in);
 }
 
-/* A session is closed: the library waits until the server closes the connection. */
-static void heed_close(size_t wire)
+static void hear(const simba__link *link, const char *bytes, size_t length)
 {
-    asked all = {wires[wire].bytes, wires[wire].length};
-    bool is_first = !wires[wire].is_greeted;
-    while (all.left >= 4) {
-        const size_t length = take_number(&all);
-        if (length > all.left)
-            return;
-        asked one = {all.at, length};
-        take_number(&one);
-        if (!is_first && (int32_t)take_number(&one) == CLOSE)
-            fuzz_wire_close(wire);
-        is_first = false;
-        all.at += length;
-        all.left -= length;
-    }
+    const size_t kept = length < sizeof wire.bytes - wire.length ? length : sizeof wire.bytes - wire.length;
+    (void)link;
+    memcpy(wire.bytes + wire.length, bytes, kept);
+    wire.length += kept;
 }
 
-static void hear(size_t wire, bool is_new)
+/* In one piece, or in two. */
+static void say(fuzz_input *in, const speech *s)
 {
-    if (is_new)
+    const char *bytes = (const char *)s->bytes;
+    const size_t first = fuzz_below(in, 4) ? s->length : fuzz_below(in, (unsigned)s->length + 1);
+    if (fuzz_link_count == 0 || s->length == 0)
         return;
-    wires[wire].length +=
-        fuzz_wire_take(wire, wires[wire].bytes + wires[wire].length, sizeof wires[wire].bytes - wires[wire].length);
-    heed_close(wire);
-}
-
-static void answer_wire(size_t wire, fuzz_input *in)
-{
-    static speech s;
-    asked all = {wires[wire].bytes, wires[wire].length};
-    s.length = 0;
-    wires[wire].length = 0;
-    while (all.left >= 4 && s.length < SPEECH / 2) {
-        const size_t length = take_number(&all);
-        const size_t part = length < all.left ? length : all.left;
-        if (wires[wire].is_greeted)
-            answer(&s, in, (asked){all.at, part});
-        else
-            welcome(&s, in);
-        wires[wire].is_greeted = true;
-        all.at += part;
-        all.left -= part;
-    }
-    fuzz_wire_send(wire, s.bytes, s.length);
+    if (first > 0)
+        fuzz_link_deliver(fuzz_links[0], bytes, first);
+    if (first < s->length)
+        fuzz_link_deliver(fuzz_links[0], bytes + first, s->length - first);
 }
 
 static void answer_all(fuzz_input *in)
 {
-    for (size_t i = 0; i < fuzz_wire_count; i++)
-        answer_wire(i, in);
+    static speech s;
+    static unsigned char bytes[ASKED];
+    asked all = {bytes, wire.length};
+    memcpy(bytes, wire.bytes, wire.length);
+    s.length = 0;
+    wire.length = 0;
+    while (all.left >= 4 && s.length < SPEECH / 2) {
+        const size_t length = take_number(&all);
+        const size_t part = length < all.left ? length : all.left;
+        if (wire.is_greeted)
+            answer(&s, in, (asked){all.at, part});
+        else
+            welcome(&s, in);
+        wire.is_greeted = true;
+        all.at += part;
+        all.left -= part;
+    }
+    say(in, &s);
 }
 
-static void interrupt(fuzz_input *in, size_t wire)
+static void interrupt(fuzz_input *in, size_t unused)
 {
     static speech s;
+    (void)unused;
     s.length = 0;
     switch (fuzz_below(in, 6)) {
     case 0:
-        fuzz_wire_close(wire);
+        simba__link_fail(fuzz_links[0], SIMBA_EUNAVAILABLE, "the connection breaks");
         return;
     case 1:
         s.length = fuzz_text(in, (char *)s.bytes, 255);
@@ -412,7 +400,15 @@ static void interrupt(fuzz_input *in, size_t wire)
     default:
         add_event(&s, in);
     }
-    fuzz_wire_send(wire, s.bytes, s.length);
+    say(in, &s);
+}
+
+static void make_connection(fuzz_input *in)
+{
+    wire.is_greeted = false;
+    wire.length = 0;
+    if (fuzz_link_count > 0)
+        fuzz_link_connect(fuzz_links[0], fuzz_below(in, 8) == 7);
 }
 
 void fuzz_zookeeper(const uint8_t *data, size_t size)
@@ -423,17 +419,22 @@ void fuzz_zookeeper(const uint8_t *data, size_t size)
     fuzz_input in = {data, size};
     story told;
     made_count = 0;
-    for (size_t i = 0; i < FUZZ_WIRES; i++) {
-        wires[i].is_greeted = false;
-        wires[i].length = 0;
-    }
-    fuzz_wire_stirred = hear;
+    fuzz_link_count = 0;
+    fuzz_link_sent = hear;
     FUZZ_CHECK(story_begin(&told, &simba__backend_zookeeper, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
-        story_turn(&told, &in, &server);
+        const unsigned what = fuzz_below(&in, 16);
+        if (fuzz_links[0]->state == SIMBA__LINK_CONNECTING && what < 12)
+            make_connection(&in);
+        else if (what == 0)
+            interrupt(&in, 0);
+        else if (what < 6)
+            answer_all(&in);
+        else
+            story_turn(&told, &in, &server);
         fuzz_host_settle(told.host);
-        fuzz_host_poll(told.host);
     }
     story_end(&told);
-    fuzz_wires_end();
+    fuzz_link_count = 0;
+    fuzz_link_sent = NULL;
 }

@@ -328,6 +328,8 @@ void fuzz_host_close(fuzz_host *h)
     h->backend->close(h->store);
     while (do_work(h)) {
     }
+    if (!h->closed)
+        fuzz_host_advance(h, 2000); /* a store may say good-bye, and waits for an answer for a while */
     FUZZ_CHECK(h->closed && h->io_count == 0);
     simba__window_close(&h->window);
     FUZZ_CHECK(h->waiting == 0);

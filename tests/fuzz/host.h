@@ -45,6 +45,8 @@ extern simba__link *fuzz_links[FUZZ_LINKS];
 extern size_t fuzz_link_count;
 /* One that was asked for is made, or refused. */
 void fuzz_link_connect(simba__link *link, bool refused);
+/* Is called with what is sent by them; NULL: it is read as commands of Redis. */
+extern void (*fuzz_link_sent)(const simba__link *link, const char *bytes, size_t length);
 /* The first word of the next command that was sent by it, as Redis's clients write commands, and that was not taken yet. False:
  * there is none. */
 enum { FUZZ_WORD = 16 };

@@ -10,6 +10,7 @@
 
 simba__link *fuzz_links[FUZZ_LINKS];
 size_t fuzz_link_count;
+void (*fuzz_link_sent)(const simba__link *link, const char *bytes, size_t length);
 
 enum { BACKOFF_MS = 100 };
 
@@ -136,7 +137,9 @@ void simba__link_flush(simba__link *link)
 {
     if (link->state != SIMBA__LINK_UP)
         return;
-    if (link->out.length > 0)
+    if (link->out.length > 0 && fuzz_link_sent)
+        fuzz_link_sent(link, link->out.data, link->out.length);
+    else if (link->out.length > 0)
         note_asked(link);
     link->out.length = 0;
 }

@@ -30,8 +30,8 @@
     TARGET(redis)        /* a whole store, to which hostile servers talk */                                            \
     TARGET(postgresql)   /* likewise, over libpq */                                                                    \
     TARGET(mysql)        /* likewise, over libmariadb */                                                               \
-    TARGET(zookeeper)    /* likewise, over libzookeeper */                                                             \
-    TARGET(zk_frame)     /* messages of ZooKeeper servers */                                                           \
+    TARGET(zookeeper)    /* likewise */                                                                                \
+    TARGET(zk_message)   /* messages of ZooKeeper servers */                                                           \
     TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
     TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \
     FUZZ_SCHEDULE_TARGETS

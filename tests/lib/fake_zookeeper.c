@@ -93,9 +93,12 @@ static void body_of(fake_zookeeper *fake, int request, const char *path, text *t
     char child[PATH_MAX_HERE + 16];
     switch (request) {
     case FAKE_CREATE:
-    case FAKE_CREATE_CONTAINER:
     case FAKE_SYNC:
         put_string(to, path);
+        break;
+    case FAKE_CREATE_CONTAINER:
+        put_string(to, path);
+        put_stat(to);
         break;
     case FAKE_CREATE2:
         snprintf(child, sizeof child, "%s%010u", path, ++fake->made);

@@ -102,6 +102,8 @@ bool server_has_zookeeper(void);
  * off. It starts last, so it is not elected as long as nobody dies. */
 bool server_start_zookeeper(server *s);
 bool server_restart_zookeeper(server *s);
+/* By TLS only, for clients with a certificate by FOLDER/ca.pem, such as FOLDER/cert.pem with FOLDER/key.pem. */
+bool server_start_zookeeper_tls(server *s);
 enum { SERVER_ENSEMBLE = 3 };
 bool server_start_ensemble(server *s, proxy *networks);
 /* The same, but the last of the three leads, and each of the others follows it over a network of its own. */
@@ -123,6 +125,6 @@ extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_r
     server_kind_redis_cluster;
 extern const server_kind server_kind_postgresql, server_kind_postgresql_tls, server_kind_pgbouncer,
     server_kind_pgbouncer_session;
-extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper;
+extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper, server_kind_zookeeper_tls;
 
 #endif

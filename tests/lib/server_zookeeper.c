@@ -67,7 +67,10 @@ static bool write_file(const char *folder, const char *name, const char *format,
     return fclose(file) == 0 && chmod(path, 0644) == 0;
 }
 
-static bool start_java(server *s, const char *ensemble)
+#define JARS "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
+#define NETTY(part) ":/usr/share/java/netty-" part ".jar"
+
+static bool start_java(server *s, int port, const char *more)
 {
     static const char *const java[] = {"java",
                                        "-Xmx128m",
@@ -78,13 +81,15 @@ static bool start_java(server *s, const char *ensemble)
                                        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                                        "-Dzookeeper.jmx.log4j.disable=true",
                                        "-cp",
-                                       "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
+                                       JARS NETTY("buffer") NETTY("codec") NETTY("common") NETTY("handler")
+                                           NETTY("resolver") NETTY("transport") NETTY("transport-native-epoll")
+                                               NETTY("transport-native-unix-common"),
                                        "org.apache.zookeeper.server.quorum.QuorumPeerMain"};
     snprintf(s->config, sizeof s->config, "%s/zoo.cfg", s->folder);
     if (!write_file(s->folder, "zoo.cfg",
                     "tickTime=500\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
                     "4lw.commands.whitelist=*\nminSessionTimeout=1000\nmaxClientCnxns=0\n%s",
-                    s->folder, s->port, ensemble))
+                    s->folder, port, more))
         return false;
     size_t n = 0;
     for (size_t i = 0; i < sizeof java / sizeof *java; i++)
@@ -96,7 +101,36 @@ static bool start_java(server *s, const char *ensemble)
 
 bool server_start_zookeeper(server *s)
 {
-    return start_java(s, "") && server_await(s, serves);
+    return start_java(s, s->port, "") && server_await(s, serves);
+}
+
+static int plain_port; /* by which a server with TLS tells that it serves */
+
+static bool serves_plainly(const server *s)
+{
+    server plain = *s;
+    plain.port = plain_port;
+    return serves(&plain);
+}
+
+bool server_start_zookeeper_tls(server *s)
+{
+    char path[128];
+    char command[256];
+    char more[1024];
+    snprintf(path, sizeof path, "%s/both.pem", s->folder);
+    snprintf(command, sizeof command, "cd %s && cat key.pem cert.pem >both.pem && chmod 644 both.pem", s->folder);
+    if (access(path, F_OK) != 0 &&
+        (!server_make_certificates(s->folder) || system(command) != 0)) // NOLINT(cert-env33-c): made of what is ours
+        return false;
+    snprintf(more, sizeof more,
+             "secureClientPort=%d\nsecureClientPortAddress=127.0.0.1\n"
+             "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+             "ssl.keyStore.location=%s/both.pem\nssl.keyStore.type=PEM\n"
+             "ssl.trustStore.location=%s/ca.pem\nssl.trustStore.type=PEM\nssl.hostnameVerification=false\n",
+             s->port, s->folder, s->folder);
+    plain_port = server_keep_port(s);
+    return start_java(s, plain_port, more) && server_await(s, serves_plainly);
 }
 
 /* Start one server, whose configuration lists all of them. */
@@ -108,7 +142,7 @@ static bool start_member(server *s, unsigned nth, const int followed[SERVER_ENSE
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "server.%u=127.0.0.1:%d:%d\n", i + 1, followed[i],
                  elected[i]);
-    return write_file(member->folder, "myid", "%u\n", nth + 1) && start_java(member, text);
+    return write_file(member->folder, "myid", "%u\n", nth + 1) && start_java(member, member->port, text);
 }
 
 bool server_start_ensemble(server *s, proxy *networks)
@@ -177,3 +211,4 @@ bool server_restart_zookeeper(server *s)
 }
 
 const server_kind server_kind_zookeeper = {"zookeeper", "java", server_start_zookeeper};
+const server_kind server_kind_zookeeper_tls = {"zookeeper-tls", "java", server_start_zookeeper_tls};

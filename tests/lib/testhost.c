@@ -279,6 +279,8 @@ void testhost_close(testhost *h)
     h->backend->close(h->store);
     testhost_end_turn(h);
     testhost_run_jobs(h);
+    if (!h->closed)
+        testhost_pump(h, &h->closed, 2000); /* a store may have to say good-bye */
     assert(h->closed);
     assert(!h->reactor.first);
     simba__window_close(&h->window);

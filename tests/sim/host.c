@@ -17,7 +17,7 @@ struct sim_client {
     unsigned process;
     void *store;
     simba_url *url;
-    bool wake_wanted, muted;
+    bool wake_wanted, muted, closed;
     simba__window window;
     simba__watches watches;
     simba__timers timers;
@@ -108,7 +108,10 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 {
     (void)host;
     (void)level;
-    (void)format;
+    if (strstr(format, "no ZooKeeper would")) {
+        fprintf(stderr, "simba-sim: a store does not understand what its server says\n");
+        abort();
+    }
 }
 
 static void host_forgets(simba_host *host, const char *format, ...)
@@ -397,7 +400,7 @@ static void host_io_remove(simba_host *host, simba_io *io)
 
 static void host_closed(simba_host *host)
 {
-    (void)host;
+    of(host)->closed = true;
 }
 
 static void finish_job(sim_client *client, unsigned i)
@@ -549,6 +552,21 @@ void client_open(sim *s, unsigned process)
     client_leave();
 }
 
+/* A store that says good-bye waits for an answer, for a while. The timers of the parties are not the store's. */
+static void let_close(sim_client *client, const simba_backend *backend)
+{
+    const char *store = client->store;
+    for (size_t i = 1; !client->closed && i <= client->timers.count; i++) {
+        simba_timer *timer = client->timers.heap[i];
+        if ((const char *)timer < store || (const char *)timer >= store + backend->instance_size)
+            continue;
+        const simba_local at = timer->at;
+        simba__timers_clear(&client->timers, timer);
+        timer->fire(timer, at);
+        i = 0;
+    }
+}
+
 /* Nothing that it does from now on gets out; it only gives its memory back. */
 void client_kill(sim *s, unsigned process, bool noticed)
 {
@@ -565,6 +583,7 @@ void client_kill(sim *s, unsigned process, bool noticed)
     for (unsigned i = 0; i < JOBS; i++)
         if (client->job[i] && client->job[i]->run(client->job[i], SIMBA__NEVER))
             finish_job(client, i);
+    let_close(client, &s->backend);
     simba__window_close(&client->window);
     s->backend.fini(client->store);
     client_leave();

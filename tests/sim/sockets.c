@@ -1,26 +1,19 @@
 /* Sockets in the simulated network. While the code of a simulated process runs, the functions of the C library that make
- * sockets and use them, tell the time and draw random numbers are these: whatever the process links, its own code or a
- * library, lives in virtual time and connects to model servers over wires. Everybody else gets the system's.
+ * sockets and use them and tell the time are these: the process lives in virtual time and connects to model servers over
+ * wires. Everybody else gets the system's.
  *
  * The network is 10.0.0.0/24, and server N has the address 10.0.0.N+1. Descriptors begin where real ones end. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sim/world.h"
-#include "util/random.h"
 
 /* The name that the linker knows it by. */
 #define IN_PLACE_OF(name) __asm__(#name)
@@ -28,27 +21,12 @@
 int fake_socket(int domain, int type, int protocol) IN_PLACE_OF(socket);
 int fake_connect(int fd, const struct sockaddr *address, socklen_t length) IN_PLACE_OF(connect);
 int fake_close(int fd) IN_PLACE_OF(close);
-int fake_shutdown(int fd, int how) IN_PLACE_OF(shutdown);
 ssize_t fake_send(int fd, const void *data, size_t size, int flags) IN_PLACE_OF(send);
 ssize_t fake_recv(int fd, void *data, size_t size, int flags) IN_PLACE_OF(recv);
-int fake_poll(struct pollfd *fds, nfds_t count, int timeout) IN_PLACE_OF(poll);
 int fake_getsockopt(int fd, int level, int option, void *value, socklen_t *length) IN_PLACE_OF(getsockopt);
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t length) IN_PLACE_OF(setsockopt);
 int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length) IN_PLACE_OF(getpeername);
-int fake_fcntl(int fd, int command, ...) IN_PLACE_OF(fcntl);
-int fake_fcntl64(int fd, int command, ...) IN_PLACE_OF(fcntl64);
-int fake_open(const char *path, int flags, ...) IN_PLACE_OF(open);
-int fake_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
-    IN_PLACE_OF(getaddrinfo);
-void fake_freeaddrinfo(struct addrinfo *found) IN_PLACE_OF(freeaddrinfo);
 int fake_clock_gettime(clockid_t clock, struct timespec *at) IN_PLACE_OF(clock_gettime);
-int fake_gettimeofday(struct timeval *at, void *zone) IN_PLACE_OF(gettimeofday);
-long fake_random(void) IN_PLACE_OF(random);
-double fake_drand48(void) IN_PLACE_OF(drand48);
-void fake_srandom(unsigned seed) IN_PLACE_OF(srandom);
-void fake_srand48(long seed) IN_PLACE_OF(srand48);
-
-#define CORK_NS (200 * SIM_MS) /* the kernel keeps what is corked for no longer */
 
 enum { FIRST_FD = 1 << 20, FDS = 256 };
 
@@ -62,17 +40,12 @@ typedef enum socket_state { SOCKET_NEW, SOCKET_CONNECTING, SOCKET_UP, SOCKET_OVE
 typedef struct sim_socket {
     sim *s;
     unsigned process;
-    unsigned refs; /* descriptors */
     unsigned wire; /* 0: none, or not any more */
     socket_state state;
     int error; /* of the attempt to connect */
     bool full; /* takes no more for a moment */
-    bool corked;
-    int64_t kept_since;   /* the first of `out` */
-    int64_t look_at_cork; /* when it is looked whether that is too long */
     simba_io *io;
-    sim_bytes in;  /* arrived, not read */
-    sim_bytes out; /* written under a cork, not sent */
+    sim_bytes in; /* arrived, not read */
 } sim_socket;
 
 struct sim_sockets {
@@ -127,7 +100,6 @@ static int add_fd(sim_socket *sock)
     if (i == FDS)
         abort();
     sockets->fd[i] = sock;
-    sock->refs++;
     return FIRST_FD + i;
 }
 
@@ -136,16 +108,8 @@ static bool is_muted(const sim_socket *sock)
     return client_is_muted(sock->s, sock->process);
 }
 
-static void send_corked(sim_socket *sock)
-{
-    if (sock->out.length > 0 && sock->wire && !is_muted(sock))
-        wire_send(sock->s, sock->wire, sock->out.data, sock->out.length);
-    sock->out.length = 0;
-}
-
 static void hang_up(sim_socket *sock)
 {
-    send_corked(sock);
     if (sock->wire && !is_muted(sock))
         wire_close(sock->s, sock->wire);
     sock->wire = 0;
@@ -155,11 +119,8 @@ static void hang_up(sim_socket *sock)
 static void remove_fd(sim_socket *sock, int fd)
 {
     sock->s->sockets->fd[fd - FIRST_FD] = NULL;
-    if (--sock->refs > 0)
-        return;
     hang_up(sock);
     free(sock->in.data);
-    free(sock->out.data);
     free(sock);
 }
 
@@ -196,25 +157,12 @@ static void report_soon(const sim_socket *sock, int fd, int64_t after_ns)
                    (uint32_t)fd);
 }
 
-static void look_at_cork(sim_socket *sock, int fd)
-{
-    const int64_t now = sock->s->now, until = sock->kept_since + CORK_NS;
-    if (now >= until)
-        send_corked(sock);
-    if (sock->out.length == 0)
-        return;
-    sock->look_at_cork = until;
-    report_soon(sock, fd, until - now);
-}
-
 void sockets_ready(sim *s, const sim_event *event)
 {
     sim_socket *sock = socket_at(s, (int)event->arg);
     if (!sock || sock->process != event->who || event->version != s->process[event->who].boot)
         return;
     sock->full = false;
-    if (s->now >= sock->look_at_cork)
-        look_at_cork(sock, (int)event->arg);
     report(sock);
 }
 
@@ -297,13 +245,6 @@ int fake_connect(int fd, const struct sockaddr *address, socklen_t length)
     sim_socket *sock = find(fd);
     if (!sock)
         return (int)syscall(SYS_connect, fd, address, length);
-    if (address->sa_family == AF_UNSPEC) { /* dissolves the connection, and what is under way in it */
-        sock->out.length = 0;
-        hang_up(sock);
-        sock->in.length = 0;
-        report_soon(sock, fd, 0);
-        return 0;
-    }
     const uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
     const unsigned server = (ip & 0xff) - 1;
     if (address->sa_family != AF_INET || ip >> 8 != 0x0a0000 || server >= SIM_HOSTS)
@@ -320,16 +261,6 @@ int fake_close(int fd)
     if (!sock)
         return (int)syscall(SYS_close, fd);
     remove_fd(sock, fd);
-    return 0;
-}
-
-int fake_shutdown(int fd, int how)
-{
-    sim_socket *sock = find(fd);
-    if (!sock)
-        return (int)syscall(SYS_shutdown, fd, how);
-    hang_up(sock);
-    report_soon(sock, fd, 0);
     return 0;
 }
 
@@ -356,15 +287,7 @@ ssize_t fake_send(int fd, const void *data, size_t size, int flags)
     if (sock->full)
         return fail_with(EAGAIN);
     const size_t length = taken(sock, fd, size);
-    if (!sock->corked) {
-        wire_send(sock->s, sock->wire, data, length);
-        return (ssize_t)length;
-    }
-    if (sock->out.length == 0)
-        sock->kept_since = sock->s->now;
-    append(&sock->out, data, length);
-    if (sock->s->now >= sock->look_at_cork)
-        look_at_cork(sock, fd);
+    wire_send(sock->s, sock->wire, data, length);
     return (ssize_t)length;
 }
 
@@ -385,17 +308,6 @@ ssize_t fake_recv(int fd, void *data, size_t size, int flags)
     return (ssize_t)length;
 }
 
-int fake_poll(struct pollfd *fds, nfds_t count, int timeout)
-{
-    sim_socket *sock = count == 1 ? find(fds->fd) : NULL;
-    if (!sock)
-        return (int)syscall(SYS_poll, fds, count, timeout);
-    const unsigned ready = is_muted(sock) ? SIMBA_WRITABLE : events_of(sock);
-    const int all = (ready & SIMBA_READABLE ? POLLIN : 0) | (ready & SIMBA_WRITABLE ? POLLOUT : 0);
-    fds->revents = (short)(fds->events & all);
-    return fds->revents != 0; /* time does not pass in here */
-}
-
 int fake_getsockopt(int fd, int level, int option, void *value, socklen_t *length)
 {
     sim_socket *sock = find(fd);
@@ -408,18 +320,7 @@ int fake_getsockopt(int fd, int level, int option, void *value, socklen_t *lengt
 
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t length)
 {
-    sim_socket *sock = find(fd);
-    int on = 0;
-    if (!sock)
-        return (int)syscall(SYS_setsockopt, fd, level, option, value, length);
-    if (level != IPPROTO_TCP || length != sizeof on)
-        return 0;
-    memcpy(&on, value, sizeof on);
-    if (option == TCP_CORK)
-        sock->corked = on;
-    if (option == TCP_CORK ? !on : option == TCP_NODELAY && on)
-        send_corked(sock);
-    return 0;
+    return find(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, option, value, length);
 }
 
 int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length)
@@ -430,74 +331,7 @@ int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length)
     return sock->state == SOCKET_UP ? 0 : fail_with(ENOTCONN);
 }
 
-static int control(int fd, int command, long argument)
-{
-    sim_socket *sock = find(fd);
-    if (!sock)
-        return (int)syscall(SYS_fcntl, fd, command, argument);
-    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? add_fd(sock) : 0;
-}
-
-/* It has two names. */
-int fake_fcntl(int fd, int command, ...)
-{
-    va_list args;
-    va_start(args, command);
-    const long argument = va_arg(args, long);
-    va_end(args);
-    return control(fd, command, argument);
-}
-
-int fake_fcntl64(int fd, int command, ...)
-{
-    va_list args;
-    va_start(args, command);
-    const long argument = va_arg(args, long);
-    va_end(args);
-    return control(fd, command, argument);
-}
-
-/* A client library seeds its random numbers from a file. A simulated process has no files: its chance is the run's. */
-int fake_open(const char *path, int flags, ...)
-{
-    va_list args;
-    va_start(args, flags);
-    const long mode = flags & O_CREAT ? va_arg(args, int) : 0;
-    va_end(args);
-    return client_running(NULL) ? fail_with(ENOENT) : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-}
-
-/* --- names ------------------------------------------------------------------------------------------- */
-
-/* There are none: every host is an address. */
-int fake_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
-{
-    struct found {
-        struct addrinfo info;
-        struct sockaddr_in address;
-    } *found = calloc(1, sizeof *found);
-    if (!found)
-        abort();
-    found->address.sin_family = AF_INET;
-    found->address.sin_port = htons((uint16_t)(service ? strtol(service, NULL, 10) : 0));
-    if (!name || inet_pton(AF_INET, name, &found->address.sin_addr) != 1) {
-        free(found);
-        return EAI_NONAME;
-    }
-    found->info = (struct addrinfo){.ai_family = AF_INET,
-                                    .ai_socktype = hints ? hints->ai_socktype : SOCK_STREAM,
-                                    .ai_addrlen = sizeof found->address,
-                                    .ai_addr = (struct sockaddr *)(void *)&found->address};
-    *ret_found = &found->info;
-    return 0;
-}
-
-void fake_freeaddrinfo(struct addrinfo *found)
-{
-    free(found);
-}
-
-/* --- time and chance --------------------------------------------------------------------------------- */
+/* --- time -------------------------------------------------------------------------------------------- */
 
 int fake_clock_gettime(clockid_t clock, struct timespec *at)
 {
@@ -508,40 +342,4 @@ int fake_clock_gettime(clockid_t clock, struct timespec *at)
     const int64_t now = process_now(s, &s->process[process]).ns;
     *at = (struct timespec){.tv_sec = now / SIM_S, .tv_nsec = now % SIM_S};
     return 0;
-}
-
-int fake_gettimeofday(struct timeval *at, void *zone)
-{
-    struct timespec now;
-    (void)zone;
-    fake_clock_gettime(CLOCK_REALTIME, &now);
-    *at = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
-    return 0;
-}
-
-static uint64_t draw(void)
-{
-    static _Thread_local uint64_t own = 1;
-    sim *s = client_running(NULL);
-    return simba__random_next(s ? &s->random : &own);
-}
-
-long fake_random(void)
-{
-    return (long)(draw() >> 33);
-}
-
-double fake_drand48(void)
-{
-    return (double)(draw() >> 11) / (double)(UINT64_C(1) << 53);
-}
-
-void fake_srandom(unsigned seed)
-{
-    (void)seed; /* a run is drawn from its own seed */
-}
-
-void fake_srand48(long seed)
-{
-    (void)seed;
 }

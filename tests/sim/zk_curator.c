@@ -6,7 +6,7 @@
  * It talks to a server directly, and not over a wire. All of them leave when everything heals. */
 #include <string.h>
 
-#include "backends/zookeeper/names.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
 
 typedef enum curator_step {

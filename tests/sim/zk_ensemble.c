@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
 
 #define SYNC_LIMIT 5 /* ticks that servers go on without each other */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
 
 #define PATIENCE_TICKS 7 /* by then servers that were at odds have found together again */

@@ -5,12 +5,10 @@
  *
  * S1: who leads by its latch has the first child of all. S3: tokens grow from leader to leader. S5: who has left has no child. L1, L2:
  * when all is well again, somebody who wants it leads, and when that one leaves, the next. */
-#include "sim/zk_machine_latch.h"
 #include <stdlib.h>
-
 #include <string.h>
 
-#include "util/mem.h"
+#include "sim/zk_machine_latch.h"
 
 enum { SETTLED = 1000 };
 
@@ -30,28 +28,20 @@ typedef enum choice_kind {
 
 /* --- a latch -------------------------------------------------------------------------------------------- */
 
-static void finish(client *c, unsigned procedure)
-{
-    c->runs[procedure] = false;
-    simba__zk_attempt_forget(&c->attempt[procedure]);
-    memset(&c->attempt[procedure], 0, sizeof c->attempt[procedure]);
-}
-
 /* A latch that has no child. What was asked for the last one is of no use. */
 static void begin_latch(world *w, client *c)
 {
-    simba__zk_latch_fini(&c->latch);
     simba__zk_latch_init(&c->latch, latch_index_of(w, c) + 1U, "id", c->session);
-    for (unsigned i = 0; i < PROCEDURES; i++)
-        finish(c, i);
+    c->latch.connected = c->is_connected;
     for (unsigned i = 0; i < c->calls; i++)
-        if (c->call[i].procedure < PROCEDURES) {
+        if (c->call[i].kind < TOLD_BEFORE) {
             c->call[i].procedure = ORPHAN;
             c->call[i].is_listed = false;
             memset(&c->call[i].list, 0, sizeof c->call[i].list);
         }
     c->slot_before = c->slot_guard = latch_nobody;
-    c->has_before = c->has_guard = c->has_later = false;
+    c->first = c->before = latch_nobody;
+    c->has_later = false;
     c->forced = 0;
 }
 
@@ -81,71 +71,43 @@ static void drop_first(client *c)
     c->answered -= c->answered > 0;
 }
 
-static unsigned awaited(const client *c, unsigned procedure)
+static unsigned asked(const client *c, call_kind kind)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < c->calls; i++)
-        count += c->call[i].kind < TOLD_BEFORE && c->call[i].procedure == procedure;
+        count += c->call[i].kind == kind && c->call[i].procedure != ORPHAN;
+    return count;
+}
+
+/* A list is no call of the latch's own. */
+static unsigned awaited(const client *c)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < c->calls; i++)
+        count += c->call[i].kind < TOLD_BEFORE && c->call[i].kind != CALL_LIST && c->call[i].procedure == LATEST;
     return count;
 }
 
 /* --- the client ----------------------------------------------------------------------------------------- */
 
-static void take(world *w, client *c, unsigned procedure, zk_move move);
-
-static void start(world *w, client *c, unsigned procedure, zk_wish wish)
-{
-    simba__zk_attempt_forget(&c->attempt[procedure]);
-    memset(&c->attempt[procedure], 0, sizeof c->attempt[procedure]);
-    c->attempt[procedure].wish = wish;
-    c->runs[procedure] = true;
-    if (c->is_connected)
-        take(w, c, procedure, simba__zk_latch_begin(&c->latch, &c->attempt[procedure]));
-}
-
-static void raise_alert(world *w, client *c, zk_alert alert)
-{
-    switch (alert) {
-    case ZK_ALERT_NONE:
-        break;
-    case ZK_ALERT_LOOK:
-        if (!c->runs[LATEST])
-            start(w, c, LATEST, ZK_WISH_LOOK);
-        break;
-    case ZK_ALERT_GUARD:
-        c->has_later = true;
-        break;
-    case ZK_ALERT_REVOKED: /* it asks, and is told */
-        c->wants = false;
-        begin_latch(w, c);
-        break;
-    }
-}
-
-static void make_calls(client *c, unsigned procedure, unsigned calls)
+static void make_calls(client *c, unsigned calls)
 {
     static const struct {
         unsigned bit;
         call_kind kind;
-    } all[] = {{ZK_CALL_SYNC, CALL_SYNC},     {ZK_CALL_PARENTS, CALL_PARENTS}, {ZK_CALL_CREATE, CALL_CREATE},
-               {ZK_CALL_LIST, CALL_LIST},     {ZK_CALL_OWN, CALL_OWN},         {ZK_CALL_GUARD, CALL_GUARD},
-               {ZK_CALL_LEADER, CALL_LEADER}, {ZK_CALL_BEFORE, CALL_BEFORE},   {ZK_CALL_DELETE, CALL_DELETE}};
+    } all[] = {{ZK_CALL_SYNC, CALL_SYNC},     {ZK_CALL_CONTAINERS, CALL_CONTAINERS},
+               {ZK_CALL_CREATE, CALL_CREATE}, {ZK_CALL_LIST, CALL_LIST},
+               {ZK_CALL_OWN, CALL_OWN},       {ZK_CALL_BEFORE, CALL_BEFORE},
+               {ZK_CALL_FIRST, CALL_FIRST},   {ZK_CALL_DELETE, CALL_DELETE}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
-        const zk_attempt *attempt = &c->attempt[procedure];
+        const call_kind kind = all[i].kind;
         if (!(calls & all[i].bit))
             continue;
-        const char *name = all[i].kind == CALL_LEADER   ? attempt->leader
-                           : all[i].kind == CALL_BEFORE ? attempt->before
-                                                        : c->latch.name;
-        const child about = all[i].kind == CALL_CREATE ? latch_nobody : latch_child_of(name);
-        ask(c, all[i].kind, procedure, about);
-        if (all[i].kind == CALL_BEFORE) {
-            c->slot_before = about;
-            c->has_before = false;
-        } else if (all[i].kind == CALL_GUARD) {
-            c->slot_guard = about;
-            c->has_guard = false;
-        }
+        ask(c, kind, LATEST,
+            kind == CALL_BEFORE                       ? c->before
+            : kind == CALL_FIRST                      ? c->first
+            : kind == CALL_DELETE || kind == CALL_OWN ? latch_child_of(c->latch.name)
+                                                      : latch_nobody);
     }
 }
 
@@ -175,120 +137,98 @@ static void left(world *w, client *c)
     begin_latch(w, c);
 }
 
-static void take(world *w, client *c, unsigned procedure, zk_move move)
+/* As contend.c does. */
+static void take(world *w, client *c, zk_move move)
 {
-    const zk_wish wish = c->attempt[procedure].wish;
-    if (move.outcome == ZK_GO) {
-        make_calls(c, procedure, move.calls);
-        return;
-    }
-    finish(c, procedure);
-    switch (move.outcome) {
-    case ZK_WON:
+    make_calls(c, move.calls);
+    switch (move.tell) {
+    case ZK_TELL_NOTHING:
+    case ZK_TELL_WAITS:
+        break;
+    case ZK_TELL_LEADS:
         won(w, c);
         break;
-    case ZK_LOST:
+    case ZK_TELL_LOST:
+    case ZK_TELL_REVOKED: /* it asks, and is told */
+    case ZK_TELL_REFUSED: /* until it asks again */
         c->wants = false;
         begin_latch(w, c);
         break;
-    case ZK_FREED:
-    case ZK_NOTHING:
-        if (wish == ZK_WISH_LEAVE)
-            left(w, c);
+    case ZK_TELL_FREED:
+    case ZK_TELL_GONE:
+        left(w, c);
         break;
-    case ZK_TAKEN:
-        raise_alert(w, c, simba__zk_latch_taken(&c->latch));
-        break;
-    case ZK_REFUSED:
-        c->wants = false; /* until it asks again */
-        break;
-    case ZK_NO_NUMBERS:
-        machine_broken(&w->head, "L1", "no numbers are left");
-        break;
-    default:
+    case ZK_TELL_NO_NUMBERS:
+    case ZK_TELL_FAILED:
+        machine_broken(&w->head, "L1", "no numbers are left, or a call has failed");
         break;
     }
 }
 
-static void answer_list(client *c, unsigned procedure, const queue *list)
+static void take_list(world *w, client *c, const call *what)
 {
-    char *names[CHILDREN];
-    for (unsigned i = 0; i < list->count; i++)
-        names[i] = latch_text_of(list->children[i]);
-    simba__zk_latch_listed(&c->latch, &c->attempt[procedure], names, list->count);
-    for (unsigned i = 0; i < list->count; i++)
-        simba__free(names[i]);
+    char names[CHILDREN][ZK_NAME_MAX];
+    const char *all[CHILDREN];
+    const queue *list = &what->list;
+    const unsigned count = what->is_missing ? 0 : list->count;
+    for (unsigned i = 0; i < count; i++) {
+        latch_text_of(list->children[i], names[i]);
+        all[i] = names[i];
+    }
+    const size_t mine = simba__zk_latch_find(&c->latch, all, count);
+    c->first = count > 0 ? list->children[0] : latch_nobody;
+    c->before = mine > 0 && mine < count ? list->children[mine - 1] : latch_nobody;
+    take(w, c,
+         simba__zk_latch_listed(&c->latch, mine < count ? all[mine] : NULL, mine == 0,
+                                what->is_missing ? ZK_NO_NODE : ZK_OK));
 }
 
-static void vanished(client *c, unsigned procedure, unsigned which)
+static void take_guard(world *w, client *c, const call *what)
 {
-    simba__zk_latch_vanished(&c->attempt[procedure], which);
+    if (!latch_is_same(what->child, latch_child_of(c->latch.name)))
+        return;
+    if (what->is_missing) {
+        take(w, c, simba__zk_latch_taken(&c->latch));
+    } else if (c->latch.place == ZK_LEADS) {
+        c->slot_guard = what->child;
+        c->latch.guarded = true;
+    }
 }
 
-/* The watch is set, or there is nothing to watch. */
-static void answer_watch(child *slot, bool *is_set, const call *what)
+static void take_answer(world *w, client *c, const call *what)
 {
-    if (!latch_is_same(*slot, what->child))
-        return; /* another one is wanted by now */
-    *is_set = !what->is_missing;
-    if (what->is_missing)
-        *slot = latch_nobody;
-}
-
-/* As contend.c does. */
-static void take_answer(client *c, const call *what)
-{
-    const unsigned procedure = what->procedure;
+    const int error = what->is_missing ? ZK_NO_NODE : ZK_OK;
+    char name[ZK_NAME_MAX];
+    latch_text_of(what->child, name);
     switch ((call_kind)what->kind) {
     case CALL_CREATE:
-        if (what->is_missing) {
-            simba__zk_latch_not_made(&c->latch, true);
-            simba__zk_latch_mutex_missing(&c->attempt[procedure]);
-        } else {
-            char *name = latch_text_of(what->child);
-            simba__zk_latch_made(&c->latch, name, what->child.zxid, 1);
-            simba__free(name);
-        }
+        simba__zk_latch_made(&c->latch, error ? NULL : name, what->child.zxid, 1, error);
         break;
     case CALL_LIST:
-        if (what->is_missing)
-            simba__zk_latch_mutex_missing(&c->attempt[procedure]);
-        else
-            answer_list(c, procedure, &what->list);
-        break;
-    case CALL_OWN:
+        take_list(w, c, what);
+        return;
     case CALL_GUARD:
-        if (what->kind == CALL_GUARD)
-            answer_watch(&c->slot_guard, &c->has_guard, what);
-        if (what->is_missing)
-            vanished(c, procedure, ZK_CALL_OWN);
-        else
-            simba__zk_latch_own(&c->latch, what->child.zxid, 1, what->kind == CALL_GUARD && c->has_guard);
+        take_guard(w, c, what);
+        return;
+    case CALL_OWN:
+        simba__zk_latch_own(&c->latch, what->child.zxid, 1, error);
         break;
-    case CALL_LEADER:
     case CALL_BEFORE:
-        if (what->kind == CALL_BEFORE)
-            answer_watch(&c->slot_before, &c->has_before, what);
-        if (what->is_missing)
-            vanished(c, procedure, what->kind == CALL_LEADER ? ZK_CALL_LEADER : ZK_CALL_BEFORE);
+        if (!error)
+            c->slot_before = what->child;
+        simba__zk_latch_read(&c->latch, ZK_CALL_BEFORE, error);
+        break;
+    case CALL_FIRST:
+        simba__zk_latch_read(&c->latch, ZK_CALL_FIRST, error);
         break;
     case CALL_DELETE:
-        if (what->is_missing)
-            vanished(c, procedure, ZK_CALL_DELETE);
+        simba__zk_latch_read(&c->latch, ZK_CALL_DELETE, error);
         break;
     default:
         break;
     }
-}
-
-static void go_on(world *w, client *c, unsigned procedure)
-{
-    if (procedure >= PROCEDURES || !c->runs[procedure] || awaited(c, procedure) > 0)
-        return;
-    if (procedure == OLDER)
-        finish(c, OLDER);
-    else
-        take(w, c, procedure, simba__zk_latch_step(&c->latch, &c->attempt[procedure]));
+    if (awaited(c) == 0 && c->latch.stage > ZK_LISTS)
+        take(w, c, simba__zk_latch_go(&c->latch));
 }
 
 static void deliver(world *w, client *c)
@@ -300,45 +240,28 @@ static void deliver(world *w, client *c)
         if (!latch_is_same(c->slot_before, what.child))
             break;
         c->slot_before = latch_nobody;
-        c->has_before = false;
-        raise_alert(w, c, simba__zk_latch_before_fired(&c->latch));
+        take(w, c, simba__zk_latch_before(&c->latch));
         break;
     case TOLD_GUARD:
         if (!latch_is_same(c->slot_guard, what.child))
             break;
         c->slot_guard = latch_nobody;
-        c->has_guard = false;
-        raise_alert(w, c, simba__zk_latch_guard_fired(&c->latch, true));
+        take(w, c, simba__zk_latch_taken(&c->latch));
         break;
     default:
-        if (what.procedure == ORPHAN)
-            break;
-        take_answer(c, &what);
-        go_on(w, c, what.procedure);
+        if (what.procedure != ORPHAN)
+            take_answer(w, c, &what);
         break;
     }
 }
 
-static void drop_calls(client *c)
+static void disconnect(client *c)
 {
     memset(c->call, 0, sizeof c->call);
     c->calls = c->answered = 0;
-}
-
-static void disconnect(client *c)
-{
-    for (unsigned i = 0; i < c->calls; i++)
-        if (c->call[i].kind == CALL_CREATE && c->call[i].procedure != ORPHAN)
-            simba__zk_latch_not_made(&c->latch, false);
-    drop_calls(c);
-    if (!c->has_before)
-        c->slot_before = latch_nobody;
-    if (!c->has_guard)
-        c->slot_guard = latch_nobody;
-    c->watch_before = c->watch_guard = latch_nobody;
+    c->slot_before = c->slot_guard = c->watch_before = c->watch_guard = latch_nobody;
     c->is_connected = false;
-    if (c->runs[OLDER])
-        finish(c, OLDER);
+    simba__zk_latch_lose(&c->latch);
 }
 
 /* The first of its questions are carried out all the same, or have been, and the answers are lost. */
@@ -354,25 +277,12 @@ static void break_off(world *w, client *c, unsigned carried_out)
     disconnect(c);
 }
 
-/* The server tells at once what has happened to what was watched, in any order. */
-static void connect_again(world *w, client *c, bool guard_first)
+static void connect_again(world *w, client *c)
 {
-    const queue view = latch_view_of(w, c);
     c->is_connected = true;
     machine_tell(&w->head, "client %u is connected", latch_index_of(w, c) + 1);
-    for (unsigned turn = 0; turn < 2; turn++) {
-        const bool is_guard = (turn == 0) == guard_first;
-        const child slot = is_guard ? c->slot_guard : c->slot_before;
-        if (slot.client < CLIENTS && !latch_has(&view, slot))
-            latch_tell_event(c, is_guard ? TOLD_GUARD : TOLD_BEFORE, slot);
-        else if (is_guard)
-            c->watch_guard = slot;
-        else
-            c->watch_before = slot;
-    }
-    for (unsigned i = 0; i < PROCEDURES; i++)
-        if (c->runs[i])
-            take(w, c, i, simba__zk_latch_begin(&c->latch, &c->attempt[i]));
+    c->has_later |= c->latch.place == ZK_LEADS;
+    take(w, c, simba__zk_latch_connect(&c->latch));
 }
 
 /* The client has stopped to believe in it before: that is for zk-liveness to show. */
@@ -396,27 +306,10 @@ static void leave(world *w, client *c)
         w->left[LEAVES]--;
     machine_tell(&w->head, "client %u leaves", latch_index_of(w, c) + 1);
     c->wants = false;
-    if (c->runs[LATEST] && awaited(c, LATEST) > 0) {
-        c->attempt[OLDER] = c->attempt[LATEST];
-        c->attempt[LATEST] = (zk_attempt){0};
-        c->runs[OLDER] = true;
-        for (unsigned i = 0; i < c->calls; i++)
-            if (c->call[i].procedure == LATEST && c->call[i].kind < TOLD_BEFORE)
-                c->call[i].procedure = OLDER;
-    }
-    c->latch.unwanted = true;
-    start(w, c, LATEST, ZK_WISH_LEAVE);
-    /* Also without a connection. */
-    if (!c->is_connected && (c->latch.place == ZK_ABSENT || c->latch.place == ZK_REVOKED))
-        take(w, c, LATEST, simba__zk_latch_begin(&c->latch, &c->attempt[LATEST]));
+    take(w, c, simba__zk_latch_release(&c->latch));
 }
 
 /* --- choices -------------------------------------------------------------------------------------------- */
-
-static bool is_leaving(const client *c)
-{
-    return c->runs[LATEST] && c->attempt[LATEST].wish == ZK_WISH_LEAVE;
-}
 
 static void add_of_client(const world *w, machine_list *l, unsigned i)
 {
@@ -424,23 +317,20 @@ static void add_of_client(const world *w, machine_list *l, unsigned i)
     machine_add(l, c->is_connected && c->answered > 0, CHOICE_DELIVER, i, 0);
     machine_add(l, c->is_connected && c->answered < c->calls && is_room(c, 0), CHOICE_SERVE, i, 0);
     machine_add(l, c->behind > 0 && is_room(c, 0), CHOICE_APPLY, i, 0);
-    const bool watches = c->slot_guard.client < CLIENTS && c->slot_before.client < CLIENTS;
     machine_add(l, !c->is_connected, CHOICE_CONNECT, i, 0);
-    machine_add(l, !c->is_connected && watches, CHOICE_CONNECT, i, 1);
-    const bool is_idle = c->is_connected && is_room(c, 3);
-    machine_add(l, is_idle && c->has_later && !c->runs[GUARDING] && c->latch.place == ZK_LEADS, CHOICE_CHORE, i, 0);
+    machine_add(l,
+                c->is_connected && is_room(c, 3) && c->has_later && !asked(c, CALL_GUARD) && c->latch.place == ZK_LEADS,
+                CHOICE_CHORE, i, 0);
 }
 
 static void add_wishes(const world *w, machine_list *l, unsigned i)
 {
     const client *c = &w->client[i];
-    const bool is_out = !c->wants && !c->runs[LATEST] && c->is_connected && is_room(c, 3);
+    const bool is_out = !c->wants && !c->latch.leaving && c->is_connected && is_room(c, 3);
     machine_add(l, is_out, CHOICE_ACQUIRE, i, 0);
     machine_add(l, is_out && w->left[TRIES] > 0, CHOICE_ACQUIRE, i, 1);
-    machine_add(l,
-                c->wants && !is_leaving(c) && !c->runs[OLDER] && is_room(c, 3) &&
-                    (c->latch.place == ZK_LEADS || w->left[LEAVES] > 0),
-                CHOICE_LEAVE, i, 0);
+    machine_add(l, c->wants && is_room(c, 3) && (c->latch.place == ZK_LEADS || w->left[LEAVES] > 0), CHOICE_LEAVE, i,
+                0);
 }
 
 static void add_faults(const world *w, machine_list *l, unsigned i)
@@ -472,7 +362,7 @@ static void check(world *w)
 {
     for (unsigned i = 0; i < latch_clients(w); i++) {
         const client *c = &w->client[i];
-        if (c->latch.place != ZK_LEADS || c->latch.unwanted || c->forced == c->latch.czxid || is_leaving(c))
+        if (c->latch.place != ZK_LEADS || c->latch.leaving || c->forced == c->latch.czxid)
             continue;
         const child own = latch_child_of(c->latch.name);
         if (!latch_has(&w->truth, own))
@@ -533,15 +423,15 @@ static void choose(void *of, choice what)
         break;
     case CHOICE_CHORE:
         c->has_later = false;
-        start(w, c, GUARDING, ZK_WISH_GUARD);
+        ask(c, CALL_GUARD, GUARDING, latch_child_of(c->latch.name));
         break;
     case CHOICE_CONNECT:
-        connect_again(w, c, what.slot == 1);
+        connect_again(w, c);
         break;
     case CHOICE_ACQUIRE:
         c->wants = true;
         w->left[TRIES] -= what.slot;
-        start(w, c, LATEST, what.slot ? ZK_WISH_TRY : ZK_WISH_WAIT);
+        take(w, c, simba__zk_latch_acquire(&c->latch, what.slot == 0));
         break;
     case CHOICE_LEAVE:
         leave(w, c);
@@ -587,11 +477,6 @@ static void settle(world *w)
     }
 }
 
-static bool is_waiting(const client *c)
-{
-    return c->wants && !is_leaving(c);
-}
-
 static void future(const void *of, void *ret_future)
 {
     world *w = ret_future;
@@ -601,8 +486,8 @@ static void future(const void *of, void *ret_future)
     for (unsigned turn = 0; turn <= CLIENTS && !w->head.promise; turn++) {
         unsigned waiting = 0, leader = CLIENTS;
         for (unsigned i = 0; i < latch_clients(w); i++) {
-            waiting += is_waiting(&w->client[i]);
-            if (w->client[i].latch.place == ZK_LEADS && is_waiting(&w->client[i]))
+            waiting += w->client[i].wants;
+            if (w->client[i].latch.place == ZK_LEADS && w->client[i].wants)
                 leader = i;
         }
         if (waiting == 0)
@@ -630,8 +515,6 @@ static void begin(void *of)
         c->is_connected = true;
         c->watch_before = c->watch_guard = latch_nobody;
         c->name = latch_nobody;
-        for (unsigned k = 0; k < PROCEDURES; k++)
-            c->leader[k] = c->before[k] = latch_nobody;
         begin_latch(w, c);
         latch_sleep(c);
     }

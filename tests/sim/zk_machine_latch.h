@@ -7,8 +7,8 @@
 #ifndef TESTS_SIM_ZK_MACHINE_LATCH_H
 #define TESTS_SIM_ZK_MACHINE_LATCH_H
 
-#include "backends/zookeeper/latch.h"
 #include "sim/machine.h"
+#include "stores/zookeeper/zookeeper.h"
 
 enum { CLIENTS = 3, CHILDREN = 6, NEWS = 4, CALLS = 12, EVENTS = 4, SESSIONS = 4 };
 
@@ -35,21 +35,21 @@ typedef struct news {
     child child;
 } news;
 
-/* The procedures of a latch: the latest of those of which only the latest counts, one before it that has calls in flight, and
- * the one that sets the guard. An orphan is what is left of one whose latch is no more. */
-enum { LATEST, OLDER, GUARDING, PROCEDURES, ORPHAN };
+/* Whose call it is: the latch's, or that of the question by which a leader watches its child. An orphan is what is left of one whose
+ * latch is no more. */
+enum { LATEST, GUARDING, ORPHAN };
 
 /* Calls, in the order in which they were made. Those that are answered are at the beginning, with what was answered; among them is
  * what watches have to tell. */
 typedef enum call_kind {
     NO_CALL,
     CALL_SYNC,
-    CALL_PARENTS,
+    CALL_CONTAINERS,
     CALL_CREATE,
     CALL_LIST,
     CALL_OWN,
     CALL_GUARD,
-    CALL_LEADER,
+    CALL_FIRST,
     CALL_BEFORE,
     CALL_DELETE,
     TOLD_BEFORE, /* by a watch */
@@ -66,19 +66,17 @@ typedef struct call {
 
 typedef struct client {
     bool is_connected, wants, has_later;
-    bool runs[PROCEDURES];
     int16_t forced; /* the zxid of a child by which it led, and which somebody has removed; 0: none */
     uint8_t session;
     uint8_t behind;   /* news that its server has not heard of */
     uint8_t answered; /* calls */
     uint8_t calls;
     call call[CALLS];
-    child watch_before, watch_guard;                    /* at the server */
-    child slot_before, slot_guard;                      /* what the client wants to hear of */
-    bool has_before, has_guard;                         /* the server has said that it watches that */
-    child name, leader[PROCEDURES], before[PROCEDURES]; /* in place of pointers */
+    child watch_before, watch_guard; /* at the server */
+    child slot_before, slot_guard;   /* what the client wants to hear of */
+    child first, before;             /* of the latest list */
+    child name;                      /* in place of a text */
     zk_latch latch;
-    zk_attempt attempt[PROCEDURES];
 } client;
 
 typedef struct world {
@@ -132,12 +130,12 @@ void latch_tell_event(client *c, call_kind kind, child about);
 
 /* --- zk_machine_latch_normal.c --------------------------------------------------------------------------- */
 
-/* A world is plain data. So between two choices it has numbers in the place of the names that a latch keeps in memory of its
- * own; a choice wakes its latches first, and lays them down again in the end. */
+/* Between two choices a world has numbers in the place of the names that a latch keeps; a choice wakes its latches first, and lays them
+ * down again in the end. */
 void latch_wake(client *c, child self);
 void latch_sleep(client *c);
-/* The name of a child, to be freed; NULL for nobody. And the other way round, without the zxid, which is no part of a name. */
-char *latch_text_of(child which);
+/* The name of a child; "" for nobody. And the other way round, without the zxid, which is no part of a name. */
+void latch_text_of(child which, char ret_text[ZK_NAME_MAX]);
 child latch_child_of(const char *text);
 /* One form for all worlds that differ in nothing that matters. */
 void latch_normalise(void *of);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "sim/zk_machine_latch.h"
-#include "util/mem.h"
 
 /* --- names in place of pointers ------------------------------------------------------------------------- */
 
@@ -18,21 +17,17 @@ static const char *prefix_of(child which)
     return prefix;
 }
 
-char *latch_text_of(child which)
+void latch_text_of(child which, char ret_text[ZK_NAME_MAX])
 {
-    if (which.client == CLIENTS)
-        return NULL;
-    char *text = simba__malloc(ZK_PREFIX_MAX + 16);
-    if (!text)
-        abort();
-    snprintf(text, ZK_PREFIX_MAX + 16, "%s%010d", prefix_of(which), which.number);
-    return text;
+    ret_text[0] = '\0';
+    if (which.client != CLIENTS)
+        snprintf(ret_text, ZK_NAME_MAX, "%s%010d", prefix_of(which), which.number);
 }
 
 /* The zxid is no part of a name. */
 child latch_child_of(const char *text)
 {
-    if (!text)
+    if (!text[0])
         return latch_nobody;
     for (unsigned i = 0; i < CLIENTS; i++)
         for (unsigned session = 0; session < SESSIONS; session++) {
@@ -49,25 +44,14 @@ child latch_child_of(const char *text)
 void latch_wake(client *c, child self)
 {
     strcpy(c->latch.prefix, prefix_of(self));
-    c->latch.name = latch_text_of(c->name);
-    for (unsigned i = 0; i < PROCEDURES; i++) {
-        c->attempt[i].leader = latch_text_of(c->leader[i]);
-        c->attempt[i].before = latch_text_of(c->before[i]);
-    }
+    latch_text_of(c->name, c->latch.name);
 }
 
 void latch_sleep(client *c)
 {
     c->name = latch_child_of(c->latch.name);
-    simba__zk_latch_fini(&c->latch);
     memset(c->latch.prefix, 0, sizeof c->latch.prefix);
-    for (unsigned i = 0; i < PROCEDURES; i++) {
-        c->leader[i] = latch_child_of(c->attempt[i].leader);
-        c->before[i] = latch_child_of(c->attempt[i].before);
-        simba__free(c->attempt[i].leader);
-        simba__free(c->attempt[i].before);
-        c->attempt[i].leader = c->attempt[i].before = NULL;
-    }
+    memset(c->latch.name, 0, sizeof c->latch.name);
 }
 
 /* --- one form for all that are alike -------------------------------------------------------------------- */
@@ -100,8 +84,7 @@ static void add_queue(numbers *all, numbers *zxids, queue *q)
 static void add_client(numbers *all, numbers *zxids, client *c)
 {
     child *const children[] = {&c->watch_before, &c->watch_guard, &c->slot_before, &c->slot_guard,
-                               &c->name,         &c->leader[0],   &c->leader[1],   &c->leader[2],
-                               &c->before[0],    &c->before[1],   &c->before[2]};
+                               &c->name,         &c->first,       &c->before};
     for (unsigned i = 0; i < sizeof children / sizeof *children; i++)
         add_child(all, zxids, children[i]);
     for (unsigned i = 0; i < c->calls; i++) {
@@ -134,15 +117,29 @@ static void close_gaps(numbers *n, int gap)
 static void normalise_latch(client *c)
 {
     const zk_latch old = c->latch;
-    const bool is_here = old.place == ZK_HERE || old.place == ZK_LEADS;
+    const bool is_here = old.place == ZK_WAITS || old.place == ZK_LEADS;
+    const bool removes = old.stage == ZK_REMOVES || old.stage == ZK_TRIES;
     memset(&c->latch, 0, sizeof c->latch);
     c->latch.place = old.place;
+    c->latch.stage = old.stage;
+    c->latch.connected = old.connected;
+    c->latch.queue = old.queue;
+    c->latch.leaving = old.leaving;
+    c->latch.again = old.again;
+    c->latch.asked = old.asked;
+    c->latch.missing = old.missing;
+    c->latch.vanished = old.vanished;
+    c->latch.led = removes && old.led;
     c->latch.stands = old.stands;
     c->latch.guarded = old.guarded;
-    c->latch.unwanted = old.unwanted;
+    c->latch.rounds = old.rounds;
+    c->latch.error = old.error;
     c->latch.czxid = is_here ? old.czxid : 0;
     if (!is_here)
         c->name = latch_nobody;
+    if (old.stage != ZK_TRIES)
+        c->first = latch_nobody; /* the calls have it */
+    c->before = latch_nobody;
 }
 
 void latch_normalise(void *of)

@@ -156,7 +156,7 @@ bool latch_carry_out(world *w, client *c, call *what)
 {
     child about = what->child;
     switch ((call_kind)what->kind) {
-    case CALL_PARENTS:
+    case CALL_CONTAINERS:
         if (!w->truth.is_there)
             latch_agree(w, MUTEX_MADE, latch_nobody);
         return true;
@@ -181,7 +181,7 @@ bool latch_carry_out(world *w, client *c, call *what)
 
 bool latch_is_write(const call *what)
 {
-    return what->kind == CALL_PARENTS || what->kind == CALL_CREATE || what->kind == CALL_DELETE;
+    return what->kind == CALL_CONTAINERS || what->kind == CALL_CREATE || what->kind == CALL_DELETE;
 }
 
 static void answer_read(call *what, client *c, const queue *view)
@@ -205,7 +205,7 @@ static void answer_read(call *what, client *c, const queue *view)
         what->is_missing = !found;
         break;
     case CALL_OWN:
-    case CALL_LEADER:
+    case CALL_FIRST:
         what->is_missing = !found;
         break;
     default:

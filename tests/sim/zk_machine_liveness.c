@@ -8,7 +8,7 @@
  * proven as often as it should be. */
 #include <string.h>
 
-#include "backends/zookeeper/liveness.h"
+#include "stores/zookeeper/liveness.h"
 #include "sim/machine.h"
 #include "util/clock.h"
 

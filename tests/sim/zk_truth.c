@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
 
 static void nothing(void *user, const char *path, int type)

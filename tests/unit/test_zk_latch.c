@@ -1,475 +1,290 @@
-/* What the contender of a mutex does next, given what it has seen: traces of answers and events in, calls out. Without any
- * server. */
+/* What a contender of a mutex does next, event by event. All interleavings of two clients are in simba-sim --machine zk-latch; these are
+ * the ways that have a name. */
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/cm.h"
 
-#include "backends/zookeeper/latch.h"
+#include "stores/zookeeper/zookeeper.h"
 
-enum { NONCE = 7, CZXID = 70 };
+enum {
+    ENTER = ZK_CALL_CREATE | ZK_CALL_LIST,
+    FIND = ZK_CALL_SYNC | ZK_CALL_LIST,
+    TRY = ZK_CALL_FIRST | ZK_CALL_DELETE
+};
 
-static zk_latch latch;
-static zk_attempt attempt;
+static zk_latch l;
+static char name[ZK_NAME_MAX];
 
 static int setup(void **state)
 {
     (void)state;
-    simba__zk_latch_init(&latch, NONCE, "me", 0);
-    attempt = (zk_attempt){0};
+    simba__zk_latch_init(&l, 7, "me", 0);
+    simba__zk_latch_connect(&l);
     return 0;
 }
 
-static int teardown(void **state)
+static const char *name_of(const char *number)
 {
-    (void)state;
-    simba__zk_attempt_forget(&attempt);
-    simba__zk_latch_fini(&latch);
-    return 0;
-}
-
-/* --- words ------------------------------------------------------------------------------------------------- */
-
-/* Our child of this number; another contender's. Valid until four more were asked for. */
-static char *ours(int64_t number)
-{
-    static char names[4][ZK_PREFIX_MAX + 16];
-    static unsigned next;
-    char *name = names[next++ % 4];
-    snprintf(name, sizeof names[0], "%s%010lld", latch.prefix, (long long)number);
+    snprintf(name, sizeof name, "%s%s", l.prefix, number);
     return name;
 }
 
-static char *other(int64_t number)
+static void made(const char *number, int64_t czxid)
 {
-    static char names[4][ZK_PREFIX_MAX + 16];
-    static unsigned next;
-    char *name = names[next++ % 4];
-    snprintf(name, sizeof names[0], "_c_other-latch-%010lld", (long long)number);
-    return name;
+    simba__zk_latch_made(&l, name_of(number), czxid, 1, ZK_OK);
 }
 
-static void expect_calls(zk_move move, unsigned calls)
+static zk_move listed(const char *mine, bool is_first)
 {
-    assert_int_equal(move.outcome, ZK_GO);
+    return simba__zk_latch_listed(&l, mine, is_first, ZK_OK);
+}
+
+static void assert_calls(zk_move move, unsigned calls)
+{
     assert_int_equal(move.calls, calls);
+    assert_int_equal(move.tell, ZK_TELL_NOTHING);
 }
 
-static void expect(zk_move move, zk_outcome outcome)
+static void assert_told(zk_move move, zk_tell tell)
 {
-    assert_int_equal(move.outcome, outcome);
+    assert_int_equal(move.calls, 0);
+    assert_int_equal(move.tell, tell);
 }
 
-static zk_move begin(zk_wish wish)
+static void lead(void)
 {
-    simba__zk_attempt_forget(&attempt);
-    attempt = (zk_attempt){.wish = wish};
-    return simba__zk_latch_begin(&latch, &attempt);
+    assert_calls(simba__zk_latch_acquire(&l, true), ENTER);
+    made("0000000001", 11);
+    assert_told(listed(name_of("0000000001"), true), ZK_TELL_LEADS);
+    assert_int_equal(l.place, ZK_LEADS);
 }
 
-/* The connection was lost. */
-static zk_move begin_anew(void)
+static void wait_behind(void)
 {
-    return simba__zk_latch_begin(&latch, &attempt);
+    assert_calls(simba__zk_latch_acquire(&l, true), ENTER);
+    made("0000000002", 12);
+    assert_calls(listed(name_of("0000000002"), false), ZK_CALL_BEFORE);
+    simba__zk_latch_read(&l, ZK_CALL_BEFORE, ZK_OK);
+    assert_told(simba__zk_latch_go(&l), ZK_TELL_WAITS);
 }
 
-static zk_move step(void)
-{
-    return simba__zk_latch_step(&latch, &attempt);
-}
-
-static void made(int64_t number)
-{
-    assert_true(simba__zk_latch_made(&latch, ours(number), CZXID + number, 1));
-}
-
-#define LISTED(...)                                                                                                    \
-    do {                                                                                                               \
-        char *const names_[] = {__VA_ARGS__};                                                                          \
-        assert_true(simba__zk_latch_listed(&latch, &attempt, names_, sizeof names_ / sizeof *names_));                 \
-    } while (0)
-
-static void win_with(int64_t number)
-{
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE | ZK_CALL_LIST);
-    made(number);
-    LISTED(ours(number));
-    expect(step(), ZK_WON);
-}
-
-static void give_back(void)
-{
-    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
-    expect(step(), ZK_FREED);
-    simba__zk_latch_fini(&latch);
-    simba__zk_latch_init(&latch, NONCE, "me", 0);
-}
-
-/* Number 5 has found itself behind the leader, and the watch is being set. */
-static void stand_behind_leader(void)
-{
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE | ZK_CALL_LIST);
-    made(5);
-    LISTED(other(3), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE);
-}
-
-/* Behind the leader, with number 5. */
-static void wait_behind_leader(void)
-{
-    stand_behind_leader();
-    expect(step(), ZK_WAITS);
-    assert_true(latch.stands);
-}
-
-/* Whatever has happened to the child before, the list says it. */
-static void look(void)
-{
-    assert_int_equal(simba__zk_latch_before_fired(&latch), ZK_ALERT_LOOK);
-    assert_false(latch.stands);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
-}
-
-/* --- leading ----------------------------------------------------------------------------------------------- */
-
-static void free_mutex(void **state)
+/* The first of all leads, and is removed when it is released. */
+static void first_leads(void **state)
 {
     (void)state;
-    win_with(0);
-    assert_int_equal(latch.place, ZK_LEADS);
-    expect(begin(ZK_WISH_WAIT), ZK_LEADS_STILL);
+    lead();
+    assert_told(simba__zk_latch_acquire(&l, true), ZK_TELL_LEADS); /* the answer was lost */
+    assert_calls(simba__zk_latch_release(&l), ZK_CALL_DELETE);
+    simba__zk_latch_read(&l, ZK_CALL_DELETE, ZK_OK);
+    assert_told(simba__zk_latch_go(&l), ZK_TELL_FREED);
 }
 
-static void parents_are_made(void **state)
+/* Whoever waits lists again when the one before has changed, and leads if nobody is before it any more. */
+static void waiter_lists_again(void **state)
 {
     (void)state;
-    begin(ZK_WISH_WAIT);
-    simba__zk_latch_not_made(&latch, true);
-    simba__zk_latch_mutex_missing(&attempt);
-    expect_calls(step(), ZK_CALL_PARENTS | ZK_CALL_CREATE | ZK_CALL_LIST);
+    wait_behind();
+    assert_calls(simba__zk_latch_before(&l), ZK_CALL_LIST);
+    assert_calls(listed(l.name, false), ZK_CALL_BEFORE);
+    simba__zk_latch_read(&l, ZK_CALL_BEFORE, ZK_NO_NODE); /* it has gone meanwhile */
+    assert_calls(simba__zk_latch_go(&l), ZK_CALL_LIST);
+    assert_told(listed(l.name, true), ZK_TELL_LEADS);
 }
 
-/* The answer to its making was lost: it is found by its uuid, and what the store calls it is read. */
-static void lost_answer(void **state)
+/* A mutex without a node gets one; the child that was not made is made then. */
+static void node_is_made(void **state)
 {
     (void)state;
-    begin(ZK_WISH_WAIT);
-    simba__zk_latch_not_made(&latch, false);
-    expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
-    LISTED(ours(4), "part", other(6));
-    expect_calls(step(), ZK_CALL_OWN);
-    simba__zk_latch_own(&latch, CZXID, 1, false);
-    expect(step(), ZK_WON);
+    assert_calls(simba__zk_latch_acquire(&l, true), ENTER);
+    simba__zk_latch_made(&l, NULL, 0, 0, ZK_NO_NODE);
+    assert_calls(simba__zk_latch_listed(&l, NULL, false, ZK_NO_NODE), ZK_CALL_CONTAINERS | ENTER);
+    made("0000000000", 5);
+    assert_told(listed(name_of("0000000000"), true), ZK_TELL_LEADS);
 }
 
-/* A session that was given up lives on in the store, with its children. */
-static void child_of_an_earlier_session(void **state)
+/* Nobody knows what became of a creation whose connection broke: it is looked for, and only then made again. */
+static void lost_creation(void **state)
 {
     (void)state;
-    char *earlier = ours(4);
-    simba__zk_latch_fini(&latch);
-    simba__zk_latch_init(&latch, NONCE, "me", 1);
-    begin(ZK_WISH_WAIT);
-    simba__zk_latch_not_made(&latch, false);
-    expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
-    LISTED(earlier);
-    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
-    made(5);
-    LISTED(earlier, ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE);
+    simba__zk_latch_acquire(&l, true);
+    simba__zk_latch_lose(&l);
+    assert_int_equal(l.place, ZK_UNSURE);
+    assert_calls(simba__zk_latch_connect(&l), FIND);
+    assert_calls(listed(name_of("0000000003"), true), ZK_CALL_OWN);
+    simba__zk_latch_own(&l, 33, 1, ZK_OK);
+    assert_told(simba__zk_latch_go(&l), ZK_TELL_LEADS);
+    assert_int_equal(l.czxid, 33);
+    setup(NULL);
+    simba__zk_latch_acquire(&l, true);
+    simba__zk_latch_lose(&l);
+    simba__zk_latch_connect(&l);
+    assert_calls(listed(NULL, false), ENTER);
 }
 
-static void made_in_vain(void **state)
+/* It leaves although it does not know whether it has a child: what is found is removed. */
+static void leaves_unsure(void **state)
 {
     (void)state;
-    zk_move move = begin(ZK_WISH_WAIT);
-    int rounds = 0;
-    for (; move.outcome == ZK_GO && rounds < 100; rounds++) {
-        made(rounds);
-        LISTED(other(1000));
-        move = step();
+    simba__zk_latch_acquire(&l, true);
+    simba__zk_latch_lose(&l);
+    assert_told(simba__zk_latch_release(&l), ZK_TELL_NOTHING);
+    assert_calls(simba__zk_latch_connect(&l), FIND);
+    assert_calls(listed(name_of("0000000003"), false), ZK_CALL_DELETE);
+    simba__zk_latch_read(&l, ZK_CALL_DELETE, ZK_OK);
+    assert_told(simba__zk_latch_go(&l), ZK_TELL_GONE);
+}
+
+/* While a look is under way, a release waits for its answers. */
+static void leaves_while_it_looks(void **state)
+{
+    (void)state;
+    simba__zk_latch_acquire(&l, true);
+    assert_told(simba__zk_latch_release(&l), ZK_TELL_NOTHING);
+    made("0000000004", 44);
+    assert_calls(listed(name_of("0000000004"), true), ZK_CALL_DELETE);
+    simba__zk_latch_lose(&l); /* nobody knows whether it is removed */
+    assert_int_equal(l.place, ZK_UNSURE);
+    assert_calls(simba__zk_latch_connect(&l), FIND);
+    assert_told(listed(NULL, false), ZK_TELL_GONE);
+}
+
+/* Entering again while the removal is under way: another child is made behind it. */
+static void enters_while_it_leaves(void **state)
+{
+    (void)state;
+    lead();
+    simba__zk_latch_release(&l);
+    assert_told(simba__zk_latch_acquire(&l, true), ZK_TELL_NOTHING);
+    simba__zk_latch_read(&l, ZK_CALL_DELETE, ZK_OK);
+    assert_calls(simba__zk_latch_go(&l), ENTER);
+}
+
+/* Nobody is to wait: the child is removed again, and who leads is read in the same step. */
+static void tries(void **state)
+{
+    (void)state;
+    simba__zk_latch_acquire(&l, false);
+    made("0000000002", 12);
+    assert_calls(listed(name_of("0000000002"), false), TRY);
+    simba__zk_latch_read(&l, ZK_CALL_FIRST, ZK_OK);
+    simba__zk_latch_read(&l, ZK_CALL_DELETE, ZK_OK);
+    assert_told(simba__zk_latch_go(&l), ZK_TELL_LOST);
+    setup(NULL);
+    simba__zk_latch_acquire(&l, false);
+    made("0000000002", 12);
+    listed(name_of("0000000002"), false);
+    simba__zk_latch_read(&l, ZK_CALL_FIRST, ZK_NO_NODE); /* the winner has gone */
+    simba__zk_latch_read(&l, ZK_CALL_DELETE, ZK_OK);
+    assert_calls(simba__zk_latch_go(&l), ENTER);
+}
+
+/* Somebody removes the child of a leader, or of a waiter, who loses its place only. */
+static void removed(void **state)
+{
+    (void)state;
+    lead();
+    assert_told(simba__zk_latch_taken(&l), ZK_TELL_REVOKED);
+    assert_int_equal(l.place, ZK_REVOKED);
+    assert_told(simba__zk_latch_taken(&l), ZK_TELL_NOTHING);
+    assert_calls(simba__zk_latch_acquire(&l, true), ENTER);
+    setup(NULL);
+    wait_behind();
+    simba__zk_latch_before(&l);
+    assert_calls(listed(NULL, false), ENTER);
+}
+
+/* A number that the server cannot count beyond does not say who was first. */
+static void numbers_are_used_up(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"2147483647", "-214748364", "1", "00000000001"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setup(NULL);
+        simba__zk_latch_acquire(&l, true);
+        made(bad[i], 12);
+        assert_calls(listed(name_of(bad[i]), true), ZK_CALL_DELETE);
+        simba__zk_latch_read(&l, ZK_CALL_DELETE, ZK_OK);
+        assert_told(simba__zk_latch_go(&l), ZK_TELL_NO_NUMBERS);
     }
-    expect(move, ZK_REFUSED);
-    assert_int_equal(rounds, 5);
 }
 
-static void last_number(void **state)
+/* Somebody removes each child that is made. */
+static void goes_each_time(void **state)
 {
     (void)state;
-    begin(ZK_WISH_WAIT);
-    made(INT32_MAX - 1);
-    LISTED(ours(INT32_MAX - 1));
-    expect(step(), ZK_WON);
-    give_back();
-    begin(ZK_WISH_WAIT);
-    made(INT32_MAX);
-    LISTED(ours(INT32_MAX));
-    expect_calls(step(), ZK_CALL_DELETE);
-    expect(step(), ZK_NO_NUMBERS);
-    assert_int_equal(latch.place, ZK_ABSENT);
+    zk_move move = simba__zk_latch_acquire(&l, true);
+    for (unsigned rounds = 0; rounds < 5; rounds++) {
+        assert_calls(move, ENTER);
+        made("0000000002", 12);
+        move = listed(NULL, false);
+    }
+    assert_told(move, ZK_TELL_REFUSED);
 }
 
-/* --- waiting ----------------------------------------------------------------------------------------------- */
-
-static void leader_goes(void **state)
+/* An error that nobody expects ends the look; what is there stays. */
+static void errors(void **state)
 {
     (void)state;
-    wait_behind_leader();
-    look();
-    LISTED(ours(5), other(7));
-    expect(step(), ZK_WON);
+    simba__zk_latch_acquire(&l, true);
+    simba__zk_latch_made(&l, NULL, 0, 0, ZK_UNIMPLEMENTED);
+    assert_told(simba__zk_latch_listed(&l, NULL, false, ZK_NO_NODE), ZK_TELL_FAILED);
+    assert_int_equal(l.error, ZK_UNIMPLEMENTED);
+    assert_int_equal(l.place, ZK_NONE);
+    setup(NULL);
+    simba__zk_latch_acquire(&l, true);
+    made("0000000001", 11);
+    assert_told(simba__zk_latch_listed(&l, NULL, false, ZK_NO_AUTH), ZK_TELL_FAILED);
+    assert_int_equal(l.place, ZK_WAITS);
 }
 
-static void touched_leader_is_not_gone(void **state)
+/* Its own child is found by its whole name once that is known, and before by its uuid; others may have the same number. */
+static void finds_its_own(void **state)
 {
     (void)state;
-    wait_behind_leader();
-    look();
-    LISTED(other(3), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE);
-    expect(step(), ZK_WAITS);
+    char one[ZK_NAME_MAX];
+    char two[ZK_NAME_MAX];
+    snprintf(one, sizeof one, "%s0000000002", l.prefix);
+    snprintf(two, sizeof two, "%s0000000005", l.prefix);
+    const char *const names[] = {"_c_0-latch-0000000001", one, "_c_0-latch-0000000003", two, "b"};
+    assert_int_equal(simba__zk_latch_find(&l, names, 5), 5);
+    simba__zk_latch_acquire(&l, true);
+    simba__zk_latch_lose(&l);
+    assert_int_equal(simba__zk_latch_find(&l, names, 5), 1);
+    simba__zk_latch_connect(&l);
+    listed(two, false);
+    assert_int_equal(simba__zk_latch_find(&l, names, 5), 3);
+    assert_int_equal(simba__zk_latch_find(&l, names, 3), 3);
 }
 
-/* Somebody who waits too goes: that makes nobody lead. */
-static void another_waiter_goes(void **state)
+/* A child of the session before is nobody's. */
+static void sessions_have_names_of_their_own(void **state)
 {
     (void)state;
-    begin(ZK_WISH_WAIT);
-    made(5);
-    LISTED(other(2), other(3), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE);
-    assert_string_equal(attempt.before, other(3));
-    expect(step(), ZK_WAITS);
-    look();
-    LISTED(other(2), ours(5));
-    expect_calls(step(), ZK_CALL_BEFORE);
-    assert_string_equal(attempt.before, other(2));
-    expect(step(), ZK_WAITS);
+    zk_latch next;
+    uint64_t nonce;
+    simba__zk_latch_init(&next, 7, "me", 1);
+    assert_string_not_equal(l.prefix, next.prefix);
+    assert_true(simba__zk_nonce_of(next.prefix, 1, &nonce) && nonce == 7);
 }
-
-/* Somebody has removed the waiter's child: it does not lead when the leader goes. */
-static void removed_waiter_enters_again(void **state)
-{
-    (void)state;
-    wait_behind_leader();
-    look();
-    LISTED(other(6));
-    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-/* It led before, and its guard from then tells that its child has gone: it enters again as well. */
-static void removed_waiter_was_guarded(void **state)
-{
-    (void)state;
-    wait_behind_leader();
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_LOOK);
-    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-/* The connection breaks while it enters again, which nobody has asked for: so nobody else is going to look. */
-static void removed_waiter_loses_connection(void **state)
-{
-    (void)state;
-    wait_behind_leader();
-    look();
-    LISTED(other(6));
-    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
-    simba__zk_latch_not_made(&latch, false);
-    expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
-    LISTED(ours(8));
-    expect_calls(step(), ZK_CALL_OWN);
-    simba__zk_latch_own(&latch, CZXID, 1, false);
-    expect(step(), ZK_WON);
-}
-
-/* The connection breaks before the watch is set. */
-static void break_before_watch(void **state)
-{
-    (void)state;
-    stand_behind_leader();
-    expect_calls(begin_anew(), ZK_CALL_LIST);
-}
-
-/* The one before has gone before it could be watched. */
-static void leader_gone_before_watch(void **state)
-{
-    (void)state;
-    stand_behind_leader();
-    simba__zk_latch_vanished(&attempt, ZK_CALL_BEFORE);
-    expect_calls(step(), ZK_CALL_LIST);
-    assert_false(latch.stands);
-    LISTED(ours(5));
-    expect(step(), ZK_WON);
-}
-
-/* The watch fires before the step is over. */
-static void watch_fires_at_once(void **state)
-{
-    (void)state;
-    stand_behind_leader();
-    assert_int_equal(simba__zk_latch_before_fired(&latch), ZK_ALERT_LOOK);
-    expect_calls(step(), ZK_CALL_LIST);
-}
-
-static void about_try(void **state)
-{
-    (void)state;
-    begin(ZK_WISH_TRY);
-    made(5);
-    LISTED(other(3), ours(5));
-    expect_calls(step(), ZK_CALL_LEADER | ZK_CALL_DELETE);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_DELETE);
-    expect(step(), ZK_LOST);
-    /* Whom it was lost to has gone. */
-    begin(ZK_WISH_TRY);
-    made(6);
-    LISTED(other(3), ours(6));
-    step();
-    simba__zk_latch_vanished(&attempt, ZK_CALL_LEADER);
-    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-/* --- holding ----------------------------------------------------------------------------------------------- */
-
-static void guard(void)
-{
-    expect_calls(begin(ZK_WISH_GUARD), ZK_CALL_GUARD);
-    simba__zk_latch_own(&latch, CZXID, 1, true);
-    expect(step(), ZK_LEADS_STILL);
-}
-
-static void new_guard_after_touch(void **state)
-{
-    (void)state;
-    win_with(0);
-    guard();
-    expect(begin(ZK_WISH_GUARD), ZK_IDLE);
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, false), ZK_ALERT_GUARD);
-    guard();
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_REVOKED);
-    assert_int_equal(latch.place, ZK_REVOKED);
-}
-
-static void gone_before_guard(void **state)
-{
-    (void)state;
-    win_with(0);
-    expect_calls(begin(ZK_WISH_GUARD), ZK_CALL_GUARD);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_GUARD);
-    expect(step(), ZK_TAKEN);
-    assert_int_equal(simba__zk_latch_taken(&latch), ZK_ALERT_REVOKED);
-    expect(begin(ZK_WISH_LEAVE), ZK_NOTHING);
-}
-
-static void about_renew(void **state)
-{
-    (void)state;
-    expect(begin(ZK_WISH_RENEW), ZK_IDLE);
-    win_with(0);
-    expect_calls(begin(ZK_WISH_RENEW), ZK_CALL_OWN);
-    expect(step(), ZK_LEADS_STILL);
-    begin(ZK_WISH_RENEW);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_OWN);
-    expect(step(), ZK_TAKEN);
-    simba__zk_latch_taken(&latch);
-    expect(begin(ZK_WISH_RENEW), ZK_TAKEN);
-}
-
-/* --- leaving ----------------------------------------------------------------------------------------------- */
-
-static void leave_what_may_be_there(void **state)
-{
-    (void)state;
-    begin(ZK_WISH_WAIT);
-    simba__zk_latch_not_made(&latch, false);
-    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_SYNC | ZK_CALL_LIST);
-    LISTED(other(1), ours(2));
-    expect_calls(step(), ZK_CALL_DELETE);
-    expect(step(), ZK_NOTHING); /* it has not led */
-}
-
-/* Somebody else has removed it before. */
-static void leave_what_others_removed(void **state)
-{
-    (void)state;
-    win_with(3);
-    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
-    simba__zk_latch_vanished(&attempt, ZK_CALL_DELETE);
-    expect(step(), ZK_NOTHING);
-}
-
-static void leave_what_was_not_made(void **state)
-{
-    (void)state;
-    begin(ZK_WISH_WAIT);
-    simba__zk_latch_not_made(&latch, false);
-    begin(ZK_WISH_LEAVE);
-    LISTED(other(1));
-    expect(step(), ZK_NOTHING);
-    assert_int_equal(latch.place, ZK_ABSENT);
-}
-
-/* The connection breaks while it is removed: then it is removed again. */
-static void leave_twice(void **state)
-{
-    (void)state;
-    win_with(0);
-    begin(ZK_WISH_LEAVE);
-    expect_calls(begin_anew(), ZK_CALL_DELETE);
-    expect(step(), ZK_FREED);
-}
-
-/* Nobody leads by a child that is being removed. */
-static void return_while_leaving(void **state)
-{
-    (void)state;
-    win_with(0);
-    begin(ZK_WISH_LEAVE);
-    expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_SYNC | ZK_CALL_LIST);
-    LISTED(other(1));
-    expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
-}
-
-static void unwanted_waiter_is_not_called(void **state)
-{
-    (void)state;
-    wait_behind_leader();
-    begin(ZK_WISH_LEAVE);
-    assert_int_equal(simba__zk_latch_before_fired(&latch), ZK_ALERT_NONE);
-    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_NONE);
-    expect(begin(ZK_WISH_LOOK), ZK_IDLE);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(free_mutex),
-        CASE(parents_are_made),
-        CASE(lost_answer),
-        CASE(child_of_an_earlier_session),
-        CASE(made_in_vain),
-        CASE(last_number),
-        CASE(leader_goes),
-        CASE(touched_leader_is_not_gone),
-        CASE(another_waiter_goes),
-        CASE(removed_waiter_enters_again),
-        CASE(removed_waiter_was_guarded),
-        CASE(removed_waiter_loses_connection),
-        CASE(break_before_watch),
-        CASE(leader_gone_before_watch),
-        CASE(watch_fires_at_once),
-        CASE(about_try),
-        CASE(new_guard_after_touch),
-        CASE(gone_before_guard),
-        CASE(about_renew),
-        CASE(leave_what_may_be_there),
-        CASE(leave_what_others_removed),
-        CASE(leave_what_was_not_made),
-        CASE(leave_twice),
-        CASE(return_while_leaving),
-        CASE(unwanted_waiter_is_not_called),
+        cmocka_unit_test_setup(first_leads, setup),
+        cmocka_unit_test_setup(waiter_lists_again, setup),
+        cmocka_unit_test_setup(node_is_made, setup),
+        cmocka_unit_test_setup(lost_creation, setup),
+        cmocka_unit_test_setup(leaves_unsure, setup),
+        cmocka_unit_test_setup(leaves_while_it_looks, setup),
+        cmocka_unit_test_setup(enters_while_it_leaves, setup),
+        cmocka_unit_test_setup(tries, setup),
+        cmocka_unit_test_setup(removed, setup),
+        cmocka_unit_test_setup(numbers_are_used_up, setup),
+        cmocka_unit_test_setup(goes_each_time, setup),
+        cmocka_unit_test_setup(errors, setup),
+        cmocka_unit_test_setup(finds_its_own, setup),
+        cmocka_unit_test_setup(sessions_have_names_of_their_own, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/zookeeper/liveness.h"
+#include "stores/zookeeper/liveness.h"
 #include "util/clock.h"
 
 /* All times here are in ms, and the timeout is 8800: a beat each 800, a quarter is 2200. */

@@ -4,8 +4,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/zookeeper/names.h"
-#include "backends/zookeeper/stored_note.h"
+#include "stores/zookeeper/zookeeper.h"
 #include "util/mem.h"
 
 static bool reads(const char *data, size_t length)
@@ -67,14 +66,11 @@ static void about_later(void **state)
 {
     (void)state;
     const simba_request request = {.token = 7, .note_number = 3};
-    assert_false(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 7, .number = 2}, &request));
-    assert_false(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 7, .number = 3}, &request));
-    assert_true(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 7, .number = 4}, &request));
-    assert_true(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 8, .number = 1}, &request));
-    assert_false(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 6, .number = 9}, &request));
-    assert_true(simba__zk_stored_note_is_of(&(zk_stored_note){.token = 7, .number = 3}, &request));
-    assert_false(simba__zk_stored_note_is_of(&(zk_stored_note){.token = 6, .number = 3}, &request));
-    assert_false(simba__zk_stored_note_is_of(&(zk_stored_note){.token = 7, .number = 2}, &request));
+    assert_true(simba__zk_stored_note_order(&(zk_stored_note){.token = 7, .number = 2}, &request) < 0);
+    assert_true(simba__zk_stored_note_order(&(zk_stored_note){.token = 7, .number = 3}, &request) == 0);
+    assert_true(simba__zk_stored_note_order(&(zk_stored_note){.token = 7, .number = 4}, &request) > 0);
+    assert_true(simba__zk_stored_note_order(&(zk_stored_note){.token = 8, .number = 1}, &request) > 0);
+    assert_true(simba__zk_stored_note_order(&(zk_stored_note){.token = 6, .number = 9}, &request) < 0);
 }
 
 /* Two mutexes never share a note, and each name leads back to its mutex. */

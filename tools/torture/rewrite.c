@@ -36,6 +36,7 @@ static const kind_of_store kinds[] = {
     {"postgresql", "5432", NULL},
     {"postgres", "5432", NULL},
     {"zookeeper", "2181", NULL},
+    {"zookeepers", "2181", NULL},
 };
 
 static const kind_of_store *kind_of(const simba_url *url)
@@ -85,7 +86,7 @@ static const char *objection(const simba_url *url)
     static const char *const elsewhere[] = {"host", "hostaddr", "port", "service", "servicefile", NULL};
     const char *scheme = simba_url_scheme(url);
     const char *verify = simba_url_query(url, "verify");
-    if (strcmp(scheme, "rediss") == 0 && (verify == NULL || strcmp(verify, "no") != 0))
+    if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0) && (verify == NULL || strcmp(verify, "no") != 0))
         return BY_NAME;
     if (strcmp(scheme, "mysql") == 0 || strcmp(scheme, "mariadb") == 0)
         return simba_url_query(url, "socket") != NULL ? BY_FILE : mysql_checks_name(url) ? BY_NAME : NULL;
