@@ -17,7 +17,7 @@ simba_glob(_sources
     src/net/buffer.c src/net/endpoint.c src/net/lookup.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/client/window.c
     src/backends/redis/*.c
-    src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
+    src/stores/sql/*.c src/stores/postgresql/*.c src/stores/mysql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/busy.c
     src/backends/sqlite/schema.c src/backends/sqlite/share.c src/backends/sqlite/error.c
     src/backends/zookeeper/*.c
