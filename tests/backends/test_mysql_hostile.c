@@ -246,7 +246,7 @@ static void slow_handshake(void **state)
     simba_locker *locker;
     simba_error err = {0};
     fake_mysql_start(&fake);
-    assert_int_equal(simba_client_open(url_at(fake.port, "?verify=no&connections=1&connect-timeout=300ms&ttl=400ms"
+    assert_int_equal(simba_client_open(url_at(fake.port, "?verify=no&connect-timeout=300ms&ttl=400ms"
                                                          "&transition=400ms"),
                                        NULL, &err, &client),
                      0);
@@ -369,7 +369,7 @@ static int twisted_by(mysql_twist twist)
 {
     fake_mysql fake = {.twist = &twist};
     fake_mysql_start(&fake);
-    open_at(&a, url_at(fake.port, "?connections=1"));
+    open_at(&a, url_at(fake.port, ""));
     testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     testhost_ask(&a, &r);
     assert_true(r.request.reply.status < 0 || r.request.reply.outcome == SIMBA_NOT_MINE);
@@ -385,7 +385,7 @@ static void honest_answers(void **state)
     const mysql_twist none = {.kind = MYSQL_HONEST};
     fake_mysql fake = {.twist = &none};
     fake_mysql_start(&fake);
-    open_at(&a, url_at(fake.port, "?connections=1"));
+    open_at(&a, url_at(fake.port, ""));
     const simba_reply reply = ask(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     assert_int_equal(reply.status, 0);
     assert_int_equal(reply.outcome, SIMBA_NOT_MINE);

@@ -228,6 +228,7 @@ static void prepared(simba__sql_session *session, const simba__sql_failure *why)
     simba__sql_store *store = session->store;
     simba_request *request = store->preparing;
     store->preparing = NULL;
+    simba__sql_session_close(session); /* the next connection has the rights of this user as they are by then */
     if (request && why)
         simba__sql_tell(store, request, why);
     else if (request)
