@@ -396,18 +396,19 @@ static void honest_answers(void **state)
     fake_mysql_stop(&fake);
 }
 
-/* Results of more or fewer columns than were asked for, statements of more or fewer parameters than were sent. */
+/* Results of more or fewer columns than were asked for, results where there is none, one result too few or too many. */
 static void other_numbers_of_columns(void **state)
 {
     (void)state;
-    static const mysql_twist_kind kinds[] = {MYSQL_TEXT_WIDTH, MYSQL_PREPARED_WIDTH, MYSQL_PREPARED_PARAMS,
-                                             MYSQL_EXECUTED_WIDTH, MYSQL_WIDTH_ALONE};
+    static const mysql_twist_kind kinds[] = {MYSQL_TEXT_WIDTH, MYSQL_ROW_WIDTH, MYSQL_WIDTH_ALONE};
     static const uint64_t numbers[] = {1, 2, 15, 17, 60, 250};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
             assert_true(twisted_by((mysql_twist){.kind = kinds[i], .number = numbers[k]}) < 0);
     assert_true(twisted_by((mysql_twist){.kind = MYSQL_SWAPPED}) < 0);
     assert_true(twisted_by((mysql_twist){.kind = MYSQL_TEXT_NULL}) < 0);
+    assert_true(twisted_by((mysql_twist){.kind = MYSQL_NO_MORE}) < 0);
+    assert_true(twisted_by((mysql_twist){.kind = MYSQL_ONE_MORE}) < 0);
 }
 
 /* Columns of any type: the row is understood, or refused. */

@@ -97,6 +97,7 @@ static void done(simba_job *job)
 {
     simba__my_conn *conn = SIMBA__OF_NODE(job, simba__my_conn, job);
     conn->is_connecting = false;
+    conn->host->timer_clear(conn->host, &conn->timer);
     if (conn->mysql && (atomic_load(&conn->over) || !watch(conn, SIMBA_READABLE))) {
         (void)simba__my_fail(conn, CR_SERVER_LOST, "interrupted", &conn->why);
         end(conn, false);
@@ -112,17 +113,23 @@ static void open_conn(void *any)
     simba__my_conn *conn = any;
     conn->is_connecting = true;
     atomic_store(&conn->over, false);
+    /* A TLS handshake waits inside of the library. */
+    conn->host->timer_set(
+        conn->host, &conn->timer,
+        (simba_local){conn->host->now(conn->host).ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS});
     conn->host->work(conn->host, &conn->job);
 }
 
 static bool close_conn(void *any, bool abrupt)
 {
     simba__my_conn *conn = any;
-    if (conn->is_connecting)
-        simba__my_interrupt(conn);
-    else
+    if (!conn->is_connecting) {
         end(conn, abrupt);
-    return !conn->is_connecting;
+        return true;
+    }
+    conn->host->timer_clear(conn->host, &conn->timer);
+    simba__my_interrupt(conn);
+    return false;
 }
 
 /* --- asking ----------------------------------------------------------------------------------------------------- */
@@ -305,6 +312,10 @@ static void on_timer(simba_timer *timer, simba_local now)
     simba__my_conn *conn = SIMBA__OF_NODE(timer, simba__my_conn, timer);
     simba__sql_failure why;
     (void)now;
+    if (conn->is_connecting) {
+        simba__my_interrupt(conn);
+        return;
+    }
     if (conn->must_go_on && conn->text.failed) {
         conn->must_go_on = false;
         (void)simba__sql_fail(&why, SIMBA__SQL_TELL, SIMBA_ENOMEM, "mysql: out of memory");
