@@ -2,8 +2,8 @@
  * is told what. */
 #include "backends/test_mysql.h"
 
-#include "stores/sql/row.h"
 #include "backends/sql_operations.h"
+#include "stores/sql/row.h"
 #include "util/random.h"
 
 /* --- batches --------------------------------------------------------------------------------------------------- */
@@ -372,7 +372,8 @@ static void agrees_with_the_model(void **state)
     static const char *const ids[] = {"me", "you"};
     uint64_t seed = 4711;
     open_store(&a);
-    simba__sql_row model = {.mutex = "m", .presence = SIMBA__SQL_LOCKED, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
+    simba__sql_row model = {
+        .mutex = "m", .presence = SIMBA__SQL_LOCKED, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
     for (int i = 0; i < 400; i++) {
         if (simba__random_range(&seed, 0, 8) == 0 && model.row.owner.id[0]) {
             expire("m");

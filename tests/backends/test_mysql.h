@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "backends/asking.h"
-#include "stores/mysql/mysql.h"
 #include "lib/server.h"
+#include "stores/mysql/mysql.h"
 #include "util/clock.h"
 
 static server mariadb;

@@ -260,14 +260,10 @@ static void inexact_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(about_columns, setup),
-        cmocka_unit_test_setup(lease_end, setup),
-        cmocka_unit_test_setup(about_triggers, setup),
-        cmocka_unit_test_setup(list_beside_bad_rows, setup),
-        cmocka_unit_test_setup(times_out_of_range, setup),
-        cmocka_unit_test_setup(jvm_table, setup),
-        cmocka_unit_test_setup(missing_column, setup),
-        cmocka_unit_test_setup(inexact_names, setup),
+        cmocka_unit_test_setup(about_columns, setup),      cmocka_unit_test_setup(lease_end, setup),
+        cmocka_unit_test_setup(about_triggers, setup),     cmocka_unit_test_setup(list_beside_bad_rows, setup),
+        cmocka_unit_test_setup(times_out_of_range, setup), cmocka_unit_test_setup(jvm_table, setup),
+        cmocka_unit_test_setup(missing_column, setup),     cmocka_unit_test_setup(inexact_names, setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

@@ -137,7 +137,8 @@ static bool begins(const char *text, size_t length, const char *with)
 }
 
 /* Values that are NULL pointers are null. */
-static void say_row(mysql_speech *s, unsigned width, const char *const *values, const mysql_twist *twist, bool is_twisted)
+static void say_row(mysql_speech *s, unsigned width, const char *const *values, const mysql_twist *twist,
+                    bool is_twisted)
 {
     mysql_begin(s);
     const size_t from = s->length;
@@ -165,7 +166,8 @@ static void say_head(mysql_speech *s, uint64_t width, unsigned announced, const 
     put_length(s, width);
     mysql_end(s);
     for (unsigned i = 0; i < announced; i++)
-        say_column(s, twist->kind == MYSQL_OTHER_TYPE && twist->column == i ? (unsigned)twist->number : TYPE_VAR_STRING);
+        say_column(s,
+                   twist->kind == MYSQL_OTHER_TYPE && twist->column == i ? (unsigned)twist->number : TYPE_VAR_STRING);
     say_eof(s, false);
 }
 
@@ -176,8 +178,8 @@ static unsigned bounded(uint64_t width)
 
 static void say_table(mysql_speech *s, bool is_columns, const mysql_twist *twist, bool has_more)
 {
-    static const char *const table[COLUMNS] = {"InnoDB", "16777216", "10.11.0-MariaDB", "1", "0", "", "", "", "", "",
-                                               "",       "",         "",                "",  ""};
+    static const char *const table[COLUMNS] = {
+        "InnoDB", "16777216", "10.11.0-MariaDB", "1", "0", "", "", "", "", "", "", "", "", "", ""};
     static const char *const none[COLUMNS] = {NULL};
     static const char *const names[] = {"mutex",      "acquired_at", "ttl_at",          "transition_at",    "owner_id",
                                         "version",    "nonce",       "nonce_version",   "revoked_version",  "note",
@@ -185,7 +187,8 @@ static void say_table(mysql_speech *s, bool is_columns, const mysql_twist *twist
     const uint64_t width = twist->kind == MYSQL_TEXT_WIDTH ? twist->number : is_columns ? 4 : 5;
     say_head(s, width, bounded(width), twist);
     for (size_t i = 0; i < (is_columns ? sizeof names / sizeof *names : 1); i++) {
-        const char *const column[COLUMNS] = {names[i], "128", "utf8mb4_bin", "bigint", "", "", "", "", "", "", "", "", "", "", ""};
+        const char *const column[COLUMNS] = {
+            names[i], "128", "utf8mb4_bin", "bigint", "", "", "", "", "", "", "", "", "", "", ""};
         say_row(s, bounded(width), twist->kind == MYSQL_TEXT_NULL ? none : is_columns ? column : table, twist, false);
     }
     say_eof(s, has_more);
@@ -206,13 +209,13 @@ static const char *next_name(const char *at, const char *end, char *out, size_t 
 }
 
 /* Everybody's lease is that of the story. */
-static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysql_story *story, const mysql_twist *twist,
-                     bool has_more)
+static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
+                     const mysql_twist *twist, bool has_more)
 {
     const char *const end = sql + length;
-    const unsigned usual = memmem(sql, length, "hex(note)", 9)          ? COLUMNS
+    const unsigned usual = memmem(sql, length, "hex(note)", 9)        ? COLUMNS
                            : memmem(sql, length, "timestampdiff", 13) ? COLUMNS - 2
-                                                                        : COLUMNS - 3;
+                                                                      : COLUMNS - 3;
     const bool is_other = twist->kind == MYSQL_ROW_WIDTH || twist->kind == MYSQL_WIDTH_ALONE;
     const uint64_t width = is_other ? twist->number : usual;
     const unsigned columns = twist->kind == MYSQL_WIDTH_ALONE ? usual : bounded(width);
@@ -222,8 +225,8 @@ static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysq
     snprintf(until, sizeof until, "%lld", (long long)story->until_ms);
     snprintf(version, sizeof version, "%llu", (unsigned long long)story->version);
     snprintf(nonce, sizeof nonce, "%llu", (unsigned long long)story->nonce);
-    const char *const row[COLUMNS] = {mutex, now, until, until, story->owner, version, nonce, version, "0", NULL, NULL,
-                                      NULL,  now, "",    NULL};
+    const char *const row[COLUMNS] = {mutex, now,  until, until, story->owner, version, nonce, version,
+                                      "0",   NULL, NULL,  NULL,  now,          "",      NULL};
     say_head(s, width, columns, twist);
     const char *at = has_names ? next_name(sql, end, mutex, sizeof mutex) : sql;
     for (int rows = 0; at && rows < MYSQL_SPEECH_ROWS; rows++) {

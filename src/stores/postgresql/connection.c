@@ -476,7 +476,7 @@ int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_
                            .waiters = conn->waiters,
                            .now = NOW,
                            .note = ", encode(note, 'hex'), note_written_at",
-                           .begin = "begin isolation level read committed read write; set local lock_timeout = '1s'",
+                           .begin = "begin isolation level read committed; set local lock_timeout = '1s'",
                            .last = "select " NOW ", set_config('idle_in_transaction_session_timeout', '500ms', true), "
                                    "set_config('synchronous_commit', case current_setting('synchronous_commit') "
                                    "when 'remote_apply' then 'remote_apply' else 'on' end, true)",

@@ -8,10 +8,11 @@
 #include "util/saturate.h"
 
 /* How long a request stands aside whose row is locked: as long as it has waited by now. simba's own statements have a row locked for
- * a millisecond, other people's perhaps for minutes. Holders do not wait as long as acquires. */
+ * a millisecond, other people's perhaps for minutes. At first holders come sooner than acquires. */
 #define ASIDE_FIRST_NS SIMBA__NS_PER_MS
 #define ASIDE_HOLDER_NS (4 * SIMBA__NS_PER_MS)
-#define ASIDE_ACQUIRE_NS (64 * SIMBA__NS_PER_MS)
+#define ASIDE_LONGEST_NS (64 * SIMBA__NS_PER_MS)
+#define ASIDE_HOLDER_HURRIES_NS (250 * SIMBA__NS_PER_MS)
 /* If nothing has come for so long when a renewal expires, the connection is taken for dead. */
 #define SILENT_NS (100 * SIMBA__NS_PER_MS)
 
@@ -120,8 +121,10 @@ void simba__sql_stand_aside(simba__sql_store *store, simba_request *request)
     }
     if (*since_ns == 0)
         *since_ns = now.ns;
-    const int64_t most_ns = request->op == SIMBA_OP_ACQUIRE ? ASIDE_ACQUIRE_NS : ASIDE_HOLDER_NS;
-    const int64_t pause_ns = simba__min64(simba__max64(now.ns - *since_ns, ASIDE_FIRST_NS), most_ns);
+    const int64_t waited_ns = now.ns - *since_ns;
+    const bool hurries = request->op != SIMBA_OP_ACQUIRE && waited_ns < ASIDE_HOLDER_HURRIES_NS;
+    const int64_t most_ns = hurries ? ASIDE_HOLDER_NS : ASIDE_LONGEST_NS;
+    const int64_t pause_ns = simba__min64(simba__max64(waited_ns, ASIDE_FIRST_NS), most_ns);
     request->reply.place = now.ns + pause_ns;
     if (!store->aside.first || request->reply.place < store->again.at.ns)
         store->host->timer_set(store->host, &store->again, (simba_local){request->reply.place});
