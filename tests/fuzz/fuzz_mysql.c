@@ -167,7 +167,7 @@ static void hang_up(fuzz_input *in, size_t wire)
 void fuzz_mysql(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"mysql://u:p@127.0.0.1:3306/db",
-                                       "mysql://u@127.0.0.1:3306/db?create=yes&connections=1",
+                                       "mysql://u@127.0.0.1:3306/db?create=yes",
                                        "mysql://u:p@127.0.0.1:3306/db?tls=yes&verify=no"};
     static const story_server spoken = {.interrupt = hang_up};
     fuzz_input in = {data, size};

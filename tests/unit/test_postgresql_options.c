@@ -57,7 +57,7 @@ static void about_defaults(void **state)
 static void about_said(void **state)
 {
     (void)state;
-    assert_int_equal(parse("postgres://a:1,[::1]:2,c/d?sslmode=prefer&schema=locks&table=mine&connections=3&create=yes&"
+    assert_int_equal(parse("postgres://a:1,[::1]:2,c/d?sslmode=prefer&schema=locks&table=mine&create=yes&"
                            "connect-timeout=700ms&target_session_attrs=any&application_name=nightly"),
                      0);
     assert_option("sslmode", "prefer");
@@ -137,7 +137,6 @@ static void about_refused(void **state)
         {"postgresql://a/d?target_session_attrs=standby", "target_session_attrs"},
         {"postgresql://a/d?table=x;drop", "table"},
         {"postgresql://a/d?schema=\"s\"", "schema"},
-        {"postgresql://a/d?connections=9", "connections"},
         {"postgresql://a/d?create=perhaps", "create"},
         {"postgresql://a/d?connect-timeout=0", "connect-timeout"},
         {"postgresql://a/d?host=b", "twice"},

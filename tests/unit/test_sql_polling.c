@@ -3,7 +3,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/sql/polling.h"
+#include "stores/sql/polling.h"
 #include "util/clock.h"
 
 static simba__sql_polling polling;
