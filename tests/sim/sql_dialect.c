@@ -185,9 +185,10 @@ static void tell_row(conn *self, const sql_row *row, int64_t now_ms)
     if (row->note_size > 0)
         print(&out, SIMBA__SQL_NOTE, hex);
     print_number(&out, SIMBA__SQL_NOTE_WRITTEN_AT, (uint64_t)row->note_written_at);
-    const unsigned count = self->kind == SIMBA__SQL_LOCK                                        ? SIMBA__SQL_LOCK_COLUMNS
-                           : self->kind == SIMBA__SQL_READ_NOTE || self->kind == SIMBA__SQL_LIST ? SIMBA__SQL_COLUMNS
-                                                                                                  : SIMBA__SQL_READ_COLUMNS;
+    const unsigned count = self->kind == SIMBA__SQL_LOCK ? SIMBA__SQL_LOCK_COLUMNS
+                           : self->kind == SIMBA__SQL_READ_NOTE || self->kind == SIMBA__SQL_LIST
+                               ? SIMBA__SQL_COLUMNS
+                               : SIMBA__SQL_READ_COLUMNS;
     simba__sql_took_row(self->session, 0, out.cell, count);
 }
 
