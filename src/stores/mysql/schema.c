@@ -66,8 +66,8 @@ enum { TABLE_WIDTH = 5, COLUMNS_WIDTH = 4 }; /* how many columns their results h
 /* The statements that simba uses, but for no row. */
 static const char *const rights_sql[] = {
     "select mutex from `%s` where false for update",
-    "insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
-    "select '', 0, 0, 0, '', 0 from dual where false",
+    ("insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
+     "select '', 0, 0, 0, '', 0 from dual where false"),
     "update `%s` set version = version where false",
 };
 
