@@ -589,6 +589,41 @@ static void silent_host(void **state)
     ref_watchdog(0);
 }
 
+static bool answer_never(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
+{
+    (void)statement, (void)asks;
+    return say_never(f, client, NULL);
+}
+
+/* The first of two hosts lets us in and is silent then: it gets its time, and then the other one is tried. */
+static void silent_after_login(void **state)
+{
+    (void)state;
+    static fake_postgresql silent;
+    char url[256];
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    ref_scene("silent after the login");
+    ref_watchdog(60);
+    silent = (fake_postgresql){.answer = answer_never};
+    fake = (fake_postgresql){.answer = answer_row};
+    fake_postgresql_start(&silent);
+    fake_postgresql_start(&fake);
+    snprintf(url, sizeof url, "postgresql://app@127.0.0.1:%d,127.0.0.1:%d/simba?sslmode=disable", silent.port,
+             fake.port);
+    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    if (simba_locker_acquire(locker, ref_scaled_ms(20000), &err) < 0)
+        fail_msg("%s", err.text);
+    assert_true(atomic_load(&silent.connections) > 0);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_close(client), 0);
+    fake_postgresql_stop(&fake);
+    fake_postgresql_stop(&silent);
+    ref_watchdog(0);
+}
+
 static atomic_int acquires;
 
 /* Somebody else owns the mutex when it is asked for first. LISTEN is answered, and then the mutex is released: both come by one
@@ -644,6 +679,7 @@ int main(void)
         cmocka_unit_test(about_greetings),
         cmocka_unit_test(greeting_is_bounded),
         cmocka_unit_test(silent_host),
+        cmocka_unit_test(silent_after_login),
         cmocka_unit_test(clear_password),
         cmocka_unit_test(notification_behind_an_answer),
     };

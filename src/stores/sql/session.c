@@ -11,6 +11,7 @@
 /* A session that nobody waits for may be about to answer. Giving it up makes a slow server slower. */
 #define GRACE_NS (250 * SIMBA__NS_PER_MS)
 #define PATIENCE_NS (4000 * SIMBA__NS_PER_MS) /* if no request waits: with polls, a rollback */
+#define LOOK_NS (2000 * SIMBA__NS_PER_MS)     /* with each statement of schema.c before the session is ready */
 
 static const simba__sql_dialect *dialect_of(const simba__sql_session *session)
 {
@@ -90,12 +91,17 @@ static void look(simba__sql_session *session, bool begins, const simba__sql_fail
     if (before)
         why = *before;
     const char *text = dialect_of(session)->look(session->conn, session->purpose, begins, &why);
+    const bool opens = session->purpose == SIMBA__SQL_TO_OPEN;
     if (text) {
+        if (opens) {
+            session->wanted = 0;
+            session->overdue.ns = now_of(session).ns + LOOK_NS;
+            simba__sql_be_patient(session->store, session->overdue);
+        }
         session->looking = (simba__sql_ask){.kind = SIMBA__SQL_TEXT, .text = text};
         dialect_of(session)->ask(session->conn, &session->looking);
         return;
     }
-    const bool opens = session->purpose == SIMBA__SQL_TO_OPEN;
     if (why.error.code < 0 && opens) {
         could_not_open(session, &why);
         return;
@@ -235,7 +241,10 @@ void simba__sql_session_drop(simba__sql_session *session)
     (void)simba__sql_fail(&why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE,
                           "%s %s: no answer in time; the connection was given up", session->store->place.store,
                           session->store->place.where);
+    const bool opens = session->state == SIMBA__SQL_LOOKING && session->purpose == SIMBA__SQL_TO_OPEN;
     shut(session, true);
+    if (opens)
+        refuse(session, &why);
     fail(session, &why);
 }
 

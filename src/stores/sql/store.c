@@ -187,8 +187,7 @@ static void on_patience(simba_timer *timer, simba_local now)
     int64_t next_ns = INT64_MAX;
     for (size_t i = 0; i < 2; i++) {
         simba__sql_session *session = sessions[i];
-        const bool is_busy = session->state == SIMBA__SQL_ASKED ||
-                             (session->state == SIMBA__SQL_LOOKING && session->purpose != SIMBA__SQL_TO_OPEN);
+        const bool is_busy = session->state == SIMBA__SQL_ASKED || session->state == SIMBA__SQL_LOOKING;
         if (!is_busy || session->wanted > 0)
             continue;
         if (session->overdue.ns <= now.ns)
