@@ -1,4 +1,4 @@
-/* What does the library cost on top of MariaDB? A lock and unlock is compared with the same prepared statements in a blocking loop, and
+/* What does the library cost on top of MariaDB? A lock and unlock is compared with the same two packets of statements in a blocking loop, and
  * with the least that takes a row and gives it back: an UPDATE and an UPDATE. The server's own counter says what ten thousand held
  * mutexes cost it. The benchmark starts the server, with its default settings except for the data folder, and ends it. */
 #include <grp.h>
@@ -12,9 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/mysql/statements.h"
 #include "bench.h"
-#include "util/mem.h"
 
 enum { HELD = 10000 };
 
@@ -29,7 +27,8 @@ static MYSQL *try_connect(void)
     MYSQL *mysql = mysql_init(NULL);
     const unsigned protocol = MYSQL_PROTOCOL_TCP;
     mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
-    if (mysql_real_connect(mysql, "127.0.0.1", "root", "", NULL, (unsigned)port, NULL, CLIENT_FOUND_ROWS))
+    if (mysql_real_connect(mysql, "127.0.0.1", "root", "", NULL, (unsigned)port, NULL,
+                           CLIENT_FOUND_ROWS | CLIENT_MULTI_STATEMENTS))
         return mysql;
     mysql_close(mysql);
     return NULL;
@@ -107,36 +106,65 @@ static double counter(MYSQL *mysql, const char *name)
 
 /* --- the same statements by hand ------------------------------------------------------------------------- */
 
-typedef struct raw_locker {
-    MYSQL *mysql;
-    MYSQL_STMT *acquire, *get, *release;
-} raw_locker;
+#define STORE_NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
+#define COLUMNS                                                                                                        \
+    "mutex, acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version, revoked_version, "            \
+    "note_token, "                                                                                                     \
+    "note_number, forgotten_version"
 
-static MYSQL_STMT *prepare(MYSQL *mysql, simba__sql_action which)
+static const char lock_text[] = "start transaction; select " COLUMNS " from `simba_mutex` where mutex in (_utf8mb4 "
+                                "x'706c61696e') order by mutex for update skip locked; select " STORE_NOW;
+static const char put_text[] =
+    "insert into `simba_mutex` (mutex, acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version, "
+    "revoked_version) values (_utf8mb4 x'706c61696e', %llu, %llu, %llu, _utf8mb4 x'%s', %llu, %d, %llu, 0) on "
+    "duplicate key "
+    "update acquired_at = values(acquired_at), ttl_at = values(ttl_at), transition_at = values(transition_at), "
+    "owner_id = "
+    "values(owner_id), version = values(version), nonce = values(nonce), nonce_version = values(nonce_version), "
+    "revoked_version = values(revoked_version); commit";
+
+/* Several statements; column `which` of the only row of the first and of the last result with rows. */
+static void say(MYSQL *mysql, const char *sql, unsigned which, unsigned long long *ret_first,
+                unsigned long long *ret_last)
 {
-    char *text = simba__my_statement_text(which, 0, "simba_mutex", true);
-    MYSQL_STMT *statement = mysql_stmt_init(mysql);
-    if (!text || mysql_stmt_prepare(statement, text, strlen(text)) != 0)
-        bench_fail("prepare", mysql_stmt_error(statement));
-    simba__free(text);
-    return statement;
+    bool is_first = true;
+    if (mysql_real_query(mysql, sql, strlen(sql)) != 0)
+        bench_fail(sql, mysql_error(mysql));
+    do {
+        MYSQL_RES *result = mysql_store_result(mysql);
+        MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+        if (row && is_first && ret_first)
+            *ret_first = strtoull(row[which], NULL, 10);
+        else if (row && ret_last)
+            *ret_last = strtoull(row[0], NULL, 10);
+        is_first &= !row;
+        mysql_free_result(result);
+    } while (mysql_next_result(mysql) == 0);
 }
 
-static raw_locker open_raw(void)
+static MYSQL *open_raw(void)
 {
-    raw_locker r = {.mysql = connect_raw()};
-    r.acquire = prepare(r.mysql, SIMBA__SQL_ACQUIRE);
-    r.get = prepare(r.mysql, SIMBA__SQL_GET);
-    r.release = prepare(r.mysql, SIMBA__SQL_RELEASE);
-    if (mysql_query(r.mysql, "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, "
-                             "version) values ('plain', 0, 0, 0, '', 0)") != 0)
-        bench_fail("insert", mysql_error(r.mysql));
-    return r;
+    MYSQL *mysql = connect_raw();
+    say(mysql,
+        "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) values "
+        "('plain', 0, 0, "
+        "0, '', 0)",
+        0, NULL, NULL);
+    return mysql;
 }
 
-static MYSQL_BIND number(uint64_t *at)
+static void raw_pair(void *user)
 {
-    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = at, .is_unsigned = 1};
+    MYSQL *mysql = user;
+    unsigned long long version = 0, now = 0;
+    char sql[1024];
+    say(mysql, lock_text, 5, &version, &now);
+    snprintf(sql, sizeof sql, put_text, now, now + 10000, now + 16000, "303a343731314031302e302e302e31", version + 1,
+             4711, version + 1);
+    say(mysql, sql, 0, NULL, NULL);
+    say(mysql, lock_text, 5, &version, &now);
+    snprintf(sql, sizeof sql, put_text, 0ULL, 0ULL, 0ULL, "", version + 1, 0, 0ULL);
+    say(mysql, sql, 0, NULL, NULL);
 }
 
 static MYSQL_BIND word(char *text, unsigned long *length)
@@ -149,35 +177,6 @@ static void execute(MYSQL_STMT *statement, MYSQL_BIND *binds)
 {
     if (mysql_stmt_bind_param(statement, binds) != 0 || mysql_stmt_execute(statement) != 0)
         bench_fail("execute", mysql_stmt_error(statement));
-}
-
-static void raw_pair(void *user)
-{
-    const raw_locker *r = user;
-    static char mutex[] = "plain";
-    static char id[] = "0:4711@10.0.0.1";
-    unsigned long mutex_length = strlen(mutex);
-    unsigned long id_length = strlen(id);
-    uint64_t ttl = 10000;
-    uint64_t lease = 16000;
-    uint64_t floor = 0;
-    uint64_t nonce = 4711;
-    uint64_t most = UINT32_MAX;
-    MYSQL_BIND acquire[] = {number(&ttl),   number(&lease), word(id, &id_length),       number(&floor),
-                            number(&nonce), number(&floor), word(mutex, &mutex_length), number(&floor),
-                            number(&most)};
-    execute(r->acquire, acquire);
-    uint64_t token = mysql_stmt_insert_id(r->acquire);
-    if (mysql_stmt_affected_rows(r->acquire) != 1)
-        bench_fail("acquire", "not mine");
-    MYSQL_BIND get[] = {word(mutex, &mutex_length)};
-    execute(r->get, get);
-    while (mysql_stmt_fetch(r->get) == 0)
-        ;
-    MYSQL_BIND release[] = {word(mutex, &mutex_length), number(&token), word(id, &id_length), number(&nonce)};
-    execute(r->release, release);
-    if (mysql_stmt_affected_rows(r->release) != 1)
-        bench_fail("release", "not mine");
 }
 
 /* --- an UPDATE and an UPDATE ------------------------------------------------------------------------------ */
@@ -234,15 +233,12 @@ static void measure_pairs(bool quick)
     double per_second[3];
     bench_locker l = bench_locker_open(url, "bench");
     bench_locker_pair(&l); /* makes the table */
-    raw_locker r = open_raw();
+    MYSQL *r = open_raw();
     two_updates u = open_updates();
-    const bench_side sides[] = {{bench_locker_pair, &l}, {raw_pair, &r}, {update_pair, &u}};
+    const bench_side sides[] = {{bench_locker_pair, &l}, {raw_pair, r}, {update_pair, &u}};
     bench_take_turns(sides, 3, quick, per_second);
     bench_locker_close(&l);
-    mysql_stmt_close(r.acquire);
-    mysql_stmt_close(r.get);
-    mysql_stmt_close(r.release);
-    mysql_close(r.mysql);
+    mysql_close(r);
     mysql_stmt_close(u.take);
     mysql_stmt_close(u.give_back);
     mysql_close(u.mysql);

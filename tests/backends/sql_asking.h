@@ -55,6 +55,15 @@ static inline void ask_all(testhost *h, testhost_request *requests, size_t count
         assert_true(testhost_pump(h, &requests[i].done, 60000));
 }
 
+/* Until the store has answered everything. */
+static inline void await_answers(testhost *h)
+{
+    testhost_run_jobs(h);
+    for (int i = 0; i < 60000 && h->window.outstanding.count > 0; i++)
+        testhost_pump(h, NULL, 1);
+    assert_int_equal(h->window.outstanding.count, 0);
+}
+
 /* The lease of a mutex is over. */
 static inline void expire(const char *mutex)
 {

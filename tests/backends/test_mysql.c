@@ -2,14 +2,14 @@
  * is told what. */
 #include "backends/test_mysql.h"
 
-#include "backends/sql/row.h"
 #include "backends/sql_operations.h"
+#include "stores/sql/row.h"
 #include "util/random.h"
 
 /* --- batches --------------------------------------------------------------------------------------------------- */
 
-/* Seven hundred renewals, and as many releases, are one transaction of five statements: begin, twice reading, twice
- * writing, and the commit. */
+/* Seven hundred renewals, and as many releases, are two transactions: a batch has 512. Each has five statements: begin, lock, the
+ * time, write and commit. */
 static void few_statements(void **state)
 {
     (void)state;
@@ -19,14 +19,13 @@ static void few_statements(void **state)
     for (int i = 0; i < MANY; i++)
         tokens[i] = requests[i].request.reply.owner.token;
     for (int round = 0; round < 2; round++) {
-        const long long executed = counter("Com_stmt_execute");
+        const long long written = counter("Com_insert");
         const long long questions = counter("Questions");
         const long long commits = counter("Com_commit");
         ask_many(round ? SIMBA_OP_RELEASE : SIMBA_OP_RENEW, tokens);
-        assert_int_equal(counter("Com_commit") - commits, 1);
-        assert_int_equal(counter("Com_stmt_execute") - executed, 4);
-        assert_true(counter("Questions") - questions <
-                    20); /* ours for the counters among them, and those that prepare */
+        assert_int_equal(counter("Com_commit") - commits, 2);
+        assert_int_equal(counter("Com_insert") - written, 2);
+        assert_true(counter("Questions") - questions < 20); /* those for the counters among them */
     }
     assert_string_equal(say("select count(*), sum(version) from simba_mutex where owner_id = ''"), "700 1400");
     testhost_close(&a);
@@ -47,8 +46,8 @@ static void fresh_row(void **state)
     testhost_submit(&b, &yours);
     testhost_flush(&a);
     testhost_flush(&b);
-    testhost_run_jobs(&a);
-    testhost_run_jobs(&b);
+    await_answers(&a);
+    await_answers(&b);
     assert_mine(mine.request.reply);
     assert_int_equal(mine.request.reply.owner.token, 1);
     assert_int_equal(mine.request.reply.owner.transition_at_ms - mine.request.reply.owner.acquired_at_ms, 16000);
@@ -77,11 +76,11 @@ static void about_neighbours(void **state)
     for (int i = 0; i < 4; i++)
         testhost_submit(&b, &r[i]);
     testhost_flush(&b);
-    testhost_run_jobs(&b);
+    await_answers(&b);
     assert_mine(r[0].request.reply);
     assert_int_equal(r[1].error.code, SIMBA_ECORRUPT);
     assert_in(r[1].error.text, "used up");
-    assert_int_equal(r[2].error.code, SIMBA_ESTORE);
+    assert_int_equal(r[2].error.code, SIMBA_EINVAL);
     assert_in(r[2].error.text, "owner_id");
     assert_mine(r[3].request.reply);
     assert_in(refused(&b, SIMBA_OP_ACQUIRE, "b", "me").text, "used up"); /* also by itself */
@@ -93,15 +92,16 @@ static void about_neighbours(void **state)
     testhost_close(&a);
 }
 
-/* A batch takes two statements to write, and the second has a row that does not fit: what the first has done is undone before
- * each mutex gets its turn by itself, so that everybody hears what really became of theirs. */
-static void second_statement_fails(void **state)
+/* A row does not fit, and the server says so: nothing of the batch is written, and each request is carried out by itself, so that
+ * everybody hears what really became of theirs. */
+static void write_fails(void **state)
 {
     (void)state;
     open_store(&a);
     ask_many(SIMBA_OP_ACQUIRE, NULL);
-    say("alter table simba_mutex modify owner_id varchar(128) character set latin1 not null");
     open_store(&b);
+    acquire(&b, "earlier", "me", 1);
+    say("alter table simba_mutex modify owner_id varchar(128) character set latin1 not null");
     testhost_request odd =
         testhost_request_of(&b, SIMBA_OP_ACQUIRE, "z", "\xE4\xBA\x92", 3, 0); /* no such letter there */
     testhost_submit(&b, &odd);
@@ -111,7 +111,7 @@ static void second_statement_fails(void **state)
         testhost_submit(&b, &requests[i]);
     }
     testhost_flush(&b);
-    testhost_run_jobs(&b);
+    await_answers(&b);
     assert_int_equal(odd.error.code, SIMBA_ESTORE);
     for (int i = 0; i < MANY; i++)
         assert_mine(requests[i].request.reply);
@@ -123,14 +123,11 @@ static void second_statement_fails(void **state)
 static void chained_commits(void **state)
 {
     (void)state;
-    char url[160];
     say("set global completion_type = 'CHAIN'");
-    snprintf(url, sizeof url, "%s&connections=1", mysql_url);
-    open_at(&a, url);
-    acquire(&a, "orders", "me", 1); /* by a transaction: there is no row yet */
+    open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
-    assert_mine(acquire(&a, "orders", "you", 2)); /* by a statement alone */
+    assert_mine(acquire(&a, "orders", "you", 2));
     say("set global completion_type = 'NO_CHAIN'");
     assert_string_equal(say("select owner_id from simba_mutex where mutex = 'orders'"), "you");
     testhost_close(&a);
@@ -154,7 +151,7 @@ static void select_limit(void **state)
         testhost_submit(&a, &r[i]);
     }
     testhost_flush(&a);
-    testhost_run_jobs(&a);
+    await_answers(&a);
     say("set global sql_select_limit = 18446744073709551615");
     for (int i = 0; i < N; i++)
         assert_mine(r[i].request.reply);
@@ -163,13 +160,18 @@ static void select_limit(void **state)
 
 /* --- watching ---------------------------------------------------------------------------------------------------- */
 
-/* Let time pass in small steps; how many jobs that took. */
+/* Let time pass in small steps; how many polls that took. */
 static unsigned pass(testhost *h, int64_t ms)
 {
-    const unsigned before = h->jobs_run;
-    for (int64_t i = 0; i < ms; i += 5)
+    const simba__sql_store *sql = h->store;
+    unsigned polls = 0;
+    for (int64_t i = 0; i < ms; i += 5) {
         testhost_advance(h, 5);
-    return h->jobs_run - before;
+        polls += sql->reads_by != NULL;
+        while (sql->reads_by)
+            testhost_pump(h, NULL, 1);
+    }
+    return polls;
 }
 
 /* All that are watched are read by one query; it comes often at first, and less than twice a second later on. A renewal
@@ -185,10 +187,10 @@ static void about_watch(void **state)
     assert_mine(acquire(&b, "a", "you", 1));
     for (int i = 0; i < 3; i++)
         watch(&a, &topics[i]);
-    const long long before = counter("Com_stmt_execute");
+    const long long before = counter("Com_select");
     const unsigned looks = pass(&a, 1000);
     assert_in_range(looks, 10, 30);
-    assert_int_equal(counter("Com_stmt_execute") - before, looks); /* not three times as many */
+    assert_int_equal(counter("Com_select") - before, looks); /* not three times as many */
     assert_int_equal(a.push_count, 0);
     assert_mine(ask(&b, SIMBA_OP_RELEASE, "a", "you", 1, 1));
     pass(&a, 100);
@@ -248,31 +250,27 @@ static void jobs_are_for_patient_threads(void **state)
     const simba_local soon = {simba__clock_boot().ns + 60000 * SIMBA__NS_PER_MS};
     assert_false(a.first_job->run(a.first_job, soon));
     assert_false(r.done);
-    testhost_run_jobs(&a);
+    await_answers(&a);
     assert_true(r.done);
     testhost_close(&a);
 }
 
-/* A renewal that has got no answer in time is asked for again by the other connection, while the first still waits; and the
- * late answer of that does no harm. */
+/* A renewal gets no answer in time: its connection is given up, and the next try goes by a new one. */
 static void renewal_by_another_connection(void **state)
 {
     (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
+    const long long before = counter("Connections");
     testhost_request late = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    server_signal(&mariadb, SIGSTOP);
     testhost_submit(&a, &late);
     testhost_flush(&a);
-    simba_job *job = a.first_job; /* its worker waits for the server while time passes */
-    assert_non_null(job);
-    a.first_job = NULL;
-    a.last_job = &a.first_job;
     testhost_advance(&a, 4100);
     assert_int_equal(late.error.code, SIMBA_ETIMEDOUT);
+    server_signal(&mariadb, SIGCONT);
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
-    a.first_job = job;
-    a.last_job = &job->next;
-    testhost_run_jobs(&a);
+    assert_true(counter("Connections") > before);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
     assert_mine(acquire(&a, "orders", "you", 2));
     testhost_close(&a);
@@ -363,25 +361,9 @@ static void clock_steps_back(void **state)
     testhost_close(&b);
 }
 
-/* A renewal that waited for the row is overtaken by one that began later, which is as if the row ended a second later: that end
- * stays, because its holder counts on it. */
-static void overtaken_renewal(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    say("update simba_mutex set ttl_at = ttl_at + 5000, transition_at = transition_at + 5000");
-    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-    assert_mine(renewed);
-    assert_int_equal(renewed.owner.transition_at_ms, won.owner.transition_at_ms + 5000);
-    assert_string_equal(say("select transition_at - acquired_at from simba_mutex"), "21000");
-    testhost_close(&a);
-}
-
 /* --- random histories --------------------------------------------------------------------------------------------------- */
 
-/* Requests one by one, by statements that decide by themselves, and in batches, which core/row.c decides: both do what the
- * model does. */
+/* Requests one by one and in batches do what the model does. */
 static void agrees_with_the_model(void **state)
 {
     (void)state;
@@ -390,7 +372,8 @@ static void agrees_with_the_model(void **state)
     static const char *const ids[] = {"me", "you"};
     uint64_t seed = 4711;
     open_store(&a);
-    simba__sql_row model = {.mutex = "m", .found = true, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
+    simba__sql_row model = {
+        .mutex = "m", .presence = SIMBA__SQL_LOCKED, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
     for (int i = 0; i < 400; i++) {
         if (simba__random_range(&seed, 0, 8) == 0 && model.row.owner.id[0]) {
             expire("m");
@@ -405,10 +388,14 @@ static void agrees_with_the_model(void **state)
             const bool knows = simba__random_range(&seed, 0, 4) > 0;
             const uint64_t token = op == SIMBA_OP_ACQUIRE ? 0 : knows ? model.row.owner.token : 3;
             r[k] = testhost_request_of(&a, op, "m", ids[simba__random_range(&seed, 0, 2)], nonce, token);
-            testhost_submit(&a, &r[k]);
         }
-        testhost_flush(&a);
-        testhost_run_jobs(&a);
+        /* Renewals go first. */
+        if (count == 2 && r[0].request.op != SIMBA_OP_RENEW && r[1].request.op == SIMBA_OP_RENEW) {
+            const testhost_request first = r[1];
+            r[1] = r[0];
+            r[0] = first;
+        }
+        ask_all(&a, r, (size_t)count);
         for (int k = 0; k < count; k++) {
             simba_request expected = r[k].request;
             assert_int_equal(expected.reply.status, 0);
@@ -433,7 +420,7 @@ int main(void)
         cmocka_unit_test_setup(few_statements, setup),
         cmocka_unit_test_setup(fresh_row, setup),
         cmocka_unit_test_setup(about_neighbours, setup),
-        cmocka_unit_test_setup(second_statement_fails, setup),
+        cmocka_unit_test_setup(write_fails, setup),
         cmocka_unit_test_setup(chained_commits, setup),
         cmocka_unit_test_setup(select_limit, setup),
         cmocka_unit_test_setup(about_watch, setup),
@@ -443,7 +430,6 @@ int main(void)
         cmocka_unit_test_setup(older_row, setup),
         cmocka_unit_test_setup(other_server, setup),
         cmocka_unit_test_setup(clock_steps_back, setup),
-        cmocka_unit_test_setup(overtaken_renewal, setup),
         cmocka_unit_test_setup(agrees_with_the_model, setup),
     };
     return RUN_MYSQL_TESTS(tests);

@@ -246,7 +246,7 @@ static void slow_handshake(void **state)
     simba_locker *locker;
     simba_error err = {0};
     fake_mysql_start(&fake);
-    assert_int_equal(simba_client_open(url_at(fake.port, "?verify=no&connections=1&connect-timeout=300ms&ttl=400ms"
+    assert_int_equal(simba_client_open(url_at(fake.port, "?verify=no&connect-timeout=300ms&ttl=400ms"
                                                          "&transition=400ms"),
                                        NULL, &err, &client),
                      0);
@@ -369,7 +369,7 @@ static int twisted_by(mysql_twist twist)
 {
     fake_mysql fake = {.twist = &twist};
     fake_mysql_start(&fake);
-    open_at(&a, url_at(fake.port, "?connections=1"));
+    open_at(&a, url_at(fake.port, ""));
     testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     testhost_ask(&a, &r);
     assert_true(r.request.reply.status < 0 || r.request.reply.outcome == SIMBA_NOT_MINE);
@@ -385,7 +385,7 @@ static void honest_answers(void **state)
     const mysql_twist none = {.kind = MYSQL_HONEST};
     fake_mysql fake = {.twist = &none};
     fake_mysql_start(&fake);
-    open_at(&a, url_at(fake.port, "?connections=1"));
+    open_at(&a, url_at(fake.port, ""));
     const simba_reply reply = ask(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     assert_int_equal(reply.status, 0);
     assert_int_equal(reply.outcome, SIMBA_NOT_MINE);
@@ -396,18 +396,19 @@ static void honest_answers(void **state)
     fake_mysql_stop(&fake);
 }
 
-/* Results of more or fewer columns than were asked for, statements of more or fewer parameters than were sent. */
+/* Results of more or fewer columns than were asked for, results where there is none, one result too few or too many. */
 static void other_numbers_of_columns(void **state)
 {
     (void)state;
-    static const mysql_twist_kind kinds[] = {MYSQL_TEXT_WIDTH, MYSQL_PREPARED_WIDTH, MYSQL_PREPARED_PARAMS,
-                                             MYSQL_EXECUTED_WIDTH, MYSQL_WIDTH_ALONE};
+    static const mysql_twist_kind kinds[] = {MYSQL_TEXT_WIDTH, MYSQL_ROW_WIDTH, MYSQL_WIDTH_ALONE};
     static const uint64_t numbers[] = {1, 2, 15, 17, 60, 250};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
             assert_true(twisted_by((mysql_twist){.kind = kinds[i], .number = numbers[k]}) < 0);
     assert_true(twisted_by((mysql_twist){.kind = MYSQL_SWAPPED}) < 0);
     assert_true(twisted_by((mysql_twist){.kind = MYSQL_TEXT_NULL}) < 0);
+    assert_true(twisted_by((mysql_twist){.kind = MYSQL_NO_MORE}) < 0);
+    assert_true(twisted_by((mysql_twist){.kind = MYSQL_ONE_MORE}) < 0);
 }
 
 /* Columns of any type: the row is understood, or refused. */

@@ -77,10 +77,6 @@ static void jvm_holds(const char *url)
 static void about_jvm_holds(void **state)
 {
     (void)state;
-    char url[128];
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba", mariadb.port);
-    jvm_holds(url);
-    say("delete from simba_mutex");
     jvm_holds(mysql_url); /* adds the columns */
     assert_string_equal(say("select count(nonce) from simba_mutex"), "1");
 }
@@ -139,11 +135,11 @@ static void jvm_releases_to_us(void **state)
     watch(&a, &topic);
     await_tick(); /* so that the renewal ends later */
     jvm_acquire("orders", "jvm", 10000, 6000);
-    testhost_advance(&a, 45);
+    poll_once(&a);
     assert_int_equal(a.push_count, 1);
     assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_ACQUIRED);
     assert_string_equal(jvm_release("orders", "jvm"), "1");
-    testhost_advance(&a, 45);
+    poll_once(&a);
     assert_int_equal(a.push_count, 2);
     assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_RELEASED);
     assert_mine(acquire(&a, "orders", "me", 1));
@@ -156,9 +152,7 @@ static void jvm_releases_to_us(void **state)
 static void jvm_renews_on_its_table(void **state)
 {
     (void)state;
-    char url[128];
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba", mariadb.port);
-    open_at(&a, url);
+    open_store(&a);
     jvm_acquire("orders", "jvm", 10000, 6000);
     simba_topic topic = {.mutex = "orders"};
     watch(&a, &topic);
@@ -166,7 +160,7 @@ static void jvm_renews_on_its_table(void **state)
     for (size_t i = 0; i < 3; i++) {
         await_tick();
         jvm_acquire("orders", "jvm", 10000, 6000);
-        testhost_advance(&a, 45);
+        poll_once(&a);
         assert_int_equal(a.push_count, i + 1);
         assert_int_equal(a.pushes[i].push.kind, SIMBA_PUSH_ACQUIRED);
         assert_int_equal(a.pushes[i].push.owner.token, 0);

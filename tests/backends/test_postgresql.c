@@ -2,9 +2,10 @@
  * who is told what, and what it needs. */
 #include "backends/test_postgresql.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "backends/postgresql/dialect.h"
 #include "backends/sql_operations.h"
 #include "core/reply.h"
 #include "core/row.h"
@@ -13,22 +14,14 @@
 
 /* --- operations ------------------------------------------------------------------------------------------------ */
 
-/* A lease is good until its last millisecond, and over after it, by the clock of the server as it goes on inside of a
- * statement. */
+/* A lease is good until its end by the server's clock, and over after it. */
 static void lease_end(void **state)
 {
     (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     const char *now = "floor(extract(epoch from clock_timestamp()) * 1000)";
-    char before[32];
-    say("begin");
-    snprintf(before, sizeof before, "%s",
-             say("select now_ms from simba_mutex_decide_4('{{s,orders,x,0,0,0,0,0}}', '')"));
-    say("select pg_sleep(0.01)");
-    assert_string_not_equal(say("select now_ms from simba_mutex_decide_4('{{s,orders,x,0,0,0,0,0}}', '')"), before);
     say("update simba_mutex set transition_at = %s + 60000", now);
-    say("commit");
     assert_owned_by(acquire(&a, "orders", "you", 2), "me");
     say("update simba_mutex set transition_at = %s - 1", now);
     assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
@@ -49,7 +42,7 @@ static void list_beside_bad_row(void **state)
     testhost_close(&a);
 }
 
-/* --- the function decides as core/row.c does ----------------------------------------------------------------------- */
+/* --- the store decides as core/row.c does ----------------------------------------------------------------------- */
 
 enum { MUTEXES = 3, PEOPLE = 4, STEPS = 600 };
 
@@ -120,16 +113,17 @@ static void decides_like_core(void **state)
 
 /* --- statements --------------------------------------------------------------------------------------------------- */
 
-/* Requests of one moment are one statement, or one for each 512; a single one is one, too. */
+/* Requests of one moment are one transaction of two packets, or one for each 512; a single one has as many. */
 static void few_statements(void **state)
 {
     (void)state;
     static uint64_t tokens[MANY];
     open_store(&a);
-    acquire(&a, "first", "me", 1);
+    acquire(&a, "one", "me", 1);
+    ask(&a, SIMBA_OP_RELEASE, "one", "me", 1, 0);
     unsigned before = decisions();
     ask_many(SIMBA_OP_ACQUIRE, NULL);
-    assert_int_equal(decisions() - before, 2);
+    assert_int_equal(decisions() - before, 4); /* each batch begins again when it has made its rows */
     for (int i = 0; i < MANY; i++)
         tokens[i] = requests[i].request.reply.owner.token;
     before = decisions();
@@ -140,7 +134,7 @@ static void few_statements(void **state)
     const simba_reply won = acquire(&a, "one", "me", 1);
     ask(&a, SIMBA_OP_RENEW, "one", "me", 1, won.owner.token);
     ask(&a, SIMBA_OP_RELEASE, "one", "me", 1, won.owner.token);
-    assert_int_equal(logged("LOG:  ") - before, 3);
+    assert_int_equal(logged("LOG:  ") - before, 6);
     testhost_close(&a);
 }
 
@@ -163,7 +157,7 @@ static void locked_row(void **state)
     assert_false(testhost_pump(&a, &slow.done, 150));
     const unsigned before = decisions();
     assert_false(testhost_pump(&a, &slow.done, 300));
-    assert_in_range(decisions() - before, 1, 12); /* it is asked again, but not all the time */
+    assert_in_range(decisions() - before, 1, 100); /* it is asked again, but not all the time */
     say("commit");
     assert_true(testhost_pump(&a, &slow.done, 1000));
     assert_mine(slow.request.reply);
@@ -172,21 +166,11 @@ static void locked_row(void **state)
 
 /* --- push --------------------------------------------------------------------------------------------------------- */
 
-static const simba__pg_session *lane_of(const testhost *h)
-{
-    return ((const simba__sql_store *)h->store)->lanes[0].conn;
-}
-
-static simba__sql_hearing hearing_of(const testhost *h)
-{
-    return lane_of(h)->shared->listener->listening.hearing;
-}
-
 /* Since it hears, it has looked at all rows once. */
 static bool has_looked(const testhost *h)
 {
     const simba__sql_polling *polling = &((const simba__sql_store *)h->store)->polling;
-    return polling->counts[SIMBA__SQL_RUNG_NET] == polling->mutexes.count;
+    return polling->levels[SIMBA__SQL_LEVEL_BACKUP].count == polling->mutexes.count;
 }
 
 /* Until its notifications have been tested. */
@@ -367,6 +351,16 @@ static void departed_waiter(void **state)
     testhost_close(&c);
 }
 
+/* The client's end of a connection. */
+static int port_of(const simba__sql_session *session)
+{
+    struct sockaddr_in address;
+    socklen_t size = sizeof address;
+    const simba__pg_conn *conn = session->conn;
+    assert_int_equal(getsockname(PQsocket(conn->pg), (struct sockaddr *)&address, &size), 0);
+    return ntohs(address.sin_port);
+}
+
 /* The listening connection is lost: the rows are polled, and when it is back it is tested again. */
 static void listener_lost(void **state)
 {
@@ -378,7 +372,8 @@ static void listener_lost(void **state)
     wait_in_line(&b, "orders", "you", 2);
     assert_int_equal(testhost_watch(&b, &topic), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
-    say("select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen simba_%%'");
+    say("select pg_terminate_backend(pid) from pg_stat_activity where client_port = %d",
+        port_of(&((const simba__sql_store *)b.store)->reader));
     for (int i = 0; i < 200 && hearing_of(&b) == SIMBA__SQL_HEARS; i++)
         testhost_pump(&b, NULL, 5);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
@@ -419,12 +414,12 @@ static void listener_at_the_wrong_server(void **state)
     assert_int_equal(testhost_watch(&b, &topic), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     set_read_only("on");
-    say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba' and "
-        "query not like 'listen%%'");
+    say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba' and client_port <> %d",
+        port_of(&((const simba__sql_store *)b.store)->reader));
     assert_mine(acquire(&b, "invoices", "you", 3)); /* at the other server */
-    const char *listens =
-        "do 'begin if not exists (select from pg_stat_activity where query like ''listen%'') then raise "
-        "''not here''; end if; end'";
+    const char *listens = "do 'begin if not exists (select from pg_stat_activity where query like ''listen%'' or query "
+                          "like ''select mutex, a%'') then raise "
+                          "''not here''; end if; end'";
     for (int i = 0; i < 100 && !server_tell_postgresql(&other, listens); i++)
         testhost_pump(&b, NULL, 50);
     await_hearing(&b, SIMBA__SQL_HEARS);
@@ -484,8 +479,7 @@ static void foreign_table(void **state)
 
 #define RIGHTS                                                                                                         \
     "grant select, insert, update on simba_mutex to simple; "                                                          \
-    "grant select, insert, update, delete on simba_mutex_waiters to simple; "                                          \
-    "grant execute on function simba_mutex_decide_4(text[], text) to simple"
+    "grant select, insert, update, delete on simba_mutex_waiters to simple"
 
 /* A role that has what docs/postgresql.md lists, and nothing else, can do everything but `simba init`; without one of the
  * rights doctor says which. */
@@ -499,7 +493,6 @@ static void least_privileges(void **state)
     const simba_reply won = acquire(&a, "orders", "me", 1);
     say("do $$ begin if not exists (select from pg_roles where rolname = 'simple') then create role simple login; "
         "end if; end $$");
-    say("revoke all on function simba_mutex_decide_4(text[], text) from public");
     open_at(&b, url);
     const simba_error err = refused(&b, SIMBA_OP_ACQUIRE, "orders", "you");
     assert_int_equal(err.code, SIMBA_EPERM);
@@ -569,23 +562,44 @@ static void about_examine(void **state)
 static void synchronous_commit(void **state)
 {
     (void)state;
+    const char *const by_default = "'remote_apply' then 'remote_apply' else 'on' end, true)";
+    open_store(&a);
+    unsigned before = logged(by_default);
+    acquire(&a, "orders", "me", 1);
+    assert_true(logged(by_default) > before);
+    before = logged("set local synchronous_commit = off; insert into \"simba_mutex_waiters\"");
+    wait_in_line(&a, "orders", "you", 2);
+    assert_int_equal(logged("set local synchronous_commit = off; insert into \"simba_mutex_waiters\""), before + 1);
+    before = logged("set local synchronous_commit = off");
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    assert_int_equal(logged("set local synchronous_commit = off"), before);
+    testhost_close(&a);
+}
+
+/* Each column has to be there, and `simba init` adds the one that is not. */
+static void missing_column(void **state)
+{
+    (void)state;
+    static const char *const columns[] = {"note", "note_token", "note_number", "note_written_at", "forgotten_version"};
+    char url[160];
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable", postgresql.port);
     open_store(&a);
     acquire(&a, "orders", "me", 1);
-    say("set synchronous_commit = off");
-    say("begin");
-    say("select simba_mutex_decide_4('{{a,invoices,me,1,0,1000,2000,0}}', '')");
-    assert_string_equal(say("show synchronous_commit"), "on");
-    say("rollback");
-    say("set synchronous_commit = remote_apply");
-    say("begin");
-    say("select simba_mutex_decide_4('{{a,invoices,me,1,0,1000,2000,0}}', '')");
-    assert_string_equal(say("show synchronous_commit"), "remote_apply");
-    say("rollback");
-    say("begin");
-    say("select simba_mutex_decide_4('{{q,orders,you,2,0,1000,2000,0}}', 'somewhere')");
-    assert_string_equal(say("show synchronous_commit"), "off");
-    say("rollback");
-    say("reset synchronous_commit");
+    for (size_t i = 0; i <= sizeof columns / sizeof *columns; i++) {
+        const bool is_column = i < sizeof columns / sizeof *columns;
+        if (is_column)
+            say("alter table simba_mutex drop column %s", columns[i]);
+        else
+            say("drop table simba_mutex_waiters");
+        open_at(&b, url);
+        const simba_error err = refused(&b, SIMBA_OP_ACQUIRE, "orders", "you");
+        assert_int_equal(err.code, SIMBA_ESTORE);
+        assert_in(err.text, is_column ? columns[i] : "simba_mutex_waiters");
+        assert_in(err.text, "simba init");
+        ask(&b, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+        assert_owned_by(acquire(&b, "orders", "you", 2), "me");
+        testhost_close(&b);
+    }
     testhost_close(&a);
 }
 
@@ -623,6 +637,7 @@ int main(void)
         cmocka_unit_test_setup(least_privileges, setup),
         cmocka_unit_test_setup(about_examine, setup),
         cmocka_unit_test_setup(synchronous_commit, setup),
+        cmocka_unit_test_setup(missing_column, setup),
         cmocka_unit_test_setup(terminated_while_idle, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "backends/asking.h"
-#include "backends/postgresql/postgresql.h"
 #include "lib/server.h"
+#include "stores/postgresql/postgresql.h"
 #include "util/clock.h"
 
 static server postgresql;
@@ -71,10 +71,15 @@ static inline unsigned logged(const char *part)
     return n;
 }
 
-/* Statements of the store that are about rows. */
+/* Batches of the store. */
 static inline unsigned decisions(void)
 {
-    return logged("select * from \"simba_mutex_decide_4\"");
+    return logged("for update skip locked");
+}
+
+static inline simba__sql_hearing hearing_of(const testhost *h)
+{
+    return ((const simba__sql_store *)h->store)->waiting.hearing;
 }
 
 static inline int group_setup(void **state)
@@ -103,7 +108,6 @@ static inline int setup(void **state)
 {
     (void)state;
     say("set client_min_messages = error");
-    say("drop function if exists simba_mutex_decide_4(text[], text)");
     say("drop table if exists simba_mutex, simba_mutex_waiters");
     return 0;
 }

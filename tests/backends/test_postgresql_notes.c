@@ -1,20 +1,12 @@
 /* Notes on PostgreSQL: what all SQL stores promise about them, whom the server notifies, and tables of an earlier version. */
 #include "backends/test_postgresql.h"
 
-#include "backends/postgresql/dialect.h"
-
 static void lengthen_note(void)
 {
     say("update simba_mutex set note = convert_to(repeat('x', 1025), 'utf8'), note_token = 1, note_number = 1");
 }
 
 #include "backends/sql_notes.h"
-
-static simba__sql_hearing hearing_of(const testhost *h)
-{
-    const simba__pg_session *session = ((const simba__sql_store *)h->store)->lanes[0].conn;
-    return session->shared->listener->listening.hearing;
-}
 
 /* A waiter in line is notified, and does not have to look. A note that nobody waits for notifies nobody. */
 static void waiter_is_notified(void **state)
@@ -48,7 +40,6 @@ static void old_table(void **state)
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     testhost_close(&a);
-    say("drop function simba_mutex_decide_4(text[], text)");
     say("alter table simba_mutex drop note, drop note_written_at, drop note_token, drop note_number, drop "
         "forgotten_version");
     open_at(&a, url);

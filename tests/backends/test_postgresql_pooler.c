@@ -2,7 +2,6 @@
  * so once, and polls. In session mode it is told. */
 #include <unistd.h>
 
-#include "backends/postgresql/dialect.h"
 #include "backends/test_postgresql.h"
 
 static server pooler;
@@ -39,12 +38,6 @@ static int pooler_teardown(void **state)
     testhost_close(&b);
     server_fini(&pooler);
     return 0;
-}
-
-static simba__sql_hearing hearing_of(const testhost *h)
-{
-    const simba__pg_session *session = ((const simba__sql_store *)h->store)->lanes[0].conn;
-    return session->shared->listener->listening.hearing;
 }
 
 static void await_hearing(testhost *h, simba__sql_hearing hearing)

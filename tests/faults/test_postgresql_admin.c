@@ -16,8 +16,7 @@
 #define RIGHTS                                                                                                         \
     "revoke all on schema public from public", "revoke all on all functions in schema public from public",             \
         "grant usage on schema public to worker", "grant select, insert, update on simba_mutex to worker",             \
-        "grant select, insert, update, delete on simba_mutex_waiters to worker",                                       \
-        "grant execute on function simba_mutex_decide_4(text[], text) to worker"
+        "grant select, insert, update, delete on simba_mutex_waiters to worker"
 
 static server postgresql;
 static PGconn *administrator;

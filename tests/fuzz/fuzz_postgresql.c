@@ -3,13 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/postgresql/postgresql.h"
-#include "backends/postgresql/statements.h"
 #include "fuzz/story.h"
 #include "fuzz/targets.h"
 #include "fuzz/wires.h"
+#include "stores/postgresql/postgresql.h"
 
-enum { SPEECH = 16384, ASKED = 65536, ROWS = 16, LOOK_COLUMNS = 12 };
+enum { SPEECH = 16384, ASKED = 65536, ROWS = 16, LOOK_COLUMNS = 13 };
 
 typedef struct speech {
     unsigned char bytes[SPEECH];
@@ -140,10 +139,9 @@ static void put_any(speech *s, fuzz_input *in)
     }
 }
 
-/* A row as the function answers; now and then one of its values is odd. */
-static void add_decision(speech *s, fuzz_input *in, const char *mutex, unsigned columns)
+/* A row; now and then one of its values is odd. */
+static void add_row(speech *s, fuzz_input *in, const char *mutex, unsigned columns)
 {
-    static const char *const deeds[] = {"done", "refused", "busy", ""};
     const unsigned odd = fuzz_below(in, 48);
     const char *owner = fuzz_below(in, 4) ? story_ids[fuzz_below(in, STORY_IDS)] : "";
     const int64_t now = 1700000000000;
@@ -160,8 +158,6 @@ static void add_decision(speech *s, fuzz_input *in, const char *mutex, unsigned 
             put_value(s, mutex, strlen(mutex));
         else if (i == SIMBA__SQL_OWNER_ID)
             put_value(s, owner, strlen(owner));
-        else if (i == SIMBA__PG_DEED && columns == SIMBA__PG_COLUMNS)
-            put_value(s, deeds[fuzz_below(in, 4)], 4);
         else
             put_value(s, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)number));
     }
@@ -170,7 +166,8 @@ static void add_decision(speech *s, fuzz_input *in, const char *mutex, unsigned 
 
 static void add_look(speech *s, fuzz_input *in)
 {
-    static const char *const usual[LOOK_COLUMNS] = {"t", "9", "5", "t", "t", "f", "15.2", "on", "on", "", "0", ""};
+    static const char *const usual[LOOK_COLUMNS] = {"t",      NULL, NULL, "t", "t", "f", "15.2",
+                                                    "150002", "on", "on", "",  "0", ""};
     const unsigned odd = fuzz_below(in, 48);
     add_columns(s, in, LOOK_COLUMNS);
     begin(s, 'D');
@@ -178,34 +175,46 @@ static void add_look(speech *s, fuzz_input *in)
     for (unsigned i = 0; i < LOOK_COLUMNS; i++)
         if (i == odd)
             put_any(s, in);
+        else if (!usual[i])
+            put_number(s, 0xffffffff, 4);
         else
             put_value(s, usual[i], strlen(usual[i]));
     end(s, in);
 }
 
-/* The mutexes of the requests in "{{a,"m",…},{n,"x",…}}", with a row for each. */
-static void add_decisions(speech *s, fuzz_input *in, const char *asked, size_t length)
+/* The end of one of several results. */
+static void add_complete(speech *s, fuzz_input *in)
 {
-    const unsigned columns = fuzz_below(in, 32) ? SIMBA__PG_COLUMNS : fuzz_byte(in);
-    add_columns(s, in, columns);
-    for (size_t i = 0; i + 5 < length; i++) {
-        if (asked[i] != '{' || asked[i + 2] != ',' || asked[i + 3] != '"')
-            continue;
-        char mutex[64];
-        size_t size = 0;
-        for (size_t k = i + 4; k < length && asked[k] != '"' && size < sizeof mutex - 1; k++)
-            if (asked[k] != '\\')
-                mutex[size++] = asked[k];
-        mutex[size] = '\0';
-        add_decision(s, in, mutex, columns);
-    }
+    begin(s, 'C');
+    put_text(s, fuzz_below(in, 2) ? "SELECT 1" : "SET");
+    end(s, in);
 }
 
-static void add_list(speech *s, fuzz_input *in)
+/* Rows of all mutexes, as many columns as were asked for; of packet 1 also waiters and the time. */
+static void add_rows(speech *s, fuzz_input *in, bool locks, unsigned usual)
 {
-    add_columns(s, in, SIMBA__SQL_NOTE_WRITTEN_AT + 1);
+    const unsigned columns = fuzz_below(in, 32) ? usual : fuzz_byte(in);
+    char now[32];
+    add_columns(s, in, columns);
     for (unsigned rows = fuzz_below(in, ROWS); rows > 0; rows--)
-        add_decision(s, in, story_mutexes[fuzz_below(in, STORY_MUTEXES)], SIMBA__SQL_NOTE_WRITTEN_AT + 1);
+        add_row(s, in, story_mutexes[fuzz_below(in, STORY_MUTEXES)], columns);
+    if (!locks)
+        return;
+    add_complete(s, in);
+    if (fuzz_below(in, 2)) {
+        add_columns(s, in, 6);
+        for (unsigned rows = fuzz_below(in, 4); rows > 0; rows--)
+            add_row(s, in, story_mutexes[fuzz_below(in, STORY_MUTEXES)], 6);
+        add_complete(s, in);
+    }
+    add_columns(s, in, 1);
+    begin(s, 'D');
+    put_number(s, 1, 2);
+    if (fuzz_below(in, 32) == 31)
+        put_any(s, in);
+    else
+        put_value(s, now, (size_t)snprintf(now, sizeof now, "%lld", 1700000000000LL));
+    end(s, in);
 }
 
 static void add_notification(speech *s, fuzz_input *in)
@@ -230,9 +239,6 @@ static bool has(const char *asked, size_t length, const char *word)
 /* One statement is answered as a server would; now and then something else comes. */
 static void answer(speech *s, fuzz_input *in, const char *asked, size_t length)
 {
-    const bool is_extended = asked[0] == 'P';
-    if (is_extended)
-        put(s, (const char[]){'1', 0, 0, 0, 4, '2', 0, 0, 0, 4}, 10);
     switch (fuzz_below(in, 24)) {
     case 0:
         add_error(s, in, 'E');
@@ -250,17 +256,17 @@ static void answer(speech *s, fuzz_input *in, const char *asked, size_t length)
         add_notification(s, in);
         /* fall through */
     default:
-        if (has(asked, length, "_decide_3("))
-            add_decisions(s, in, asked, length);
-        else if (has(asked, length, "fsync"))
+        if (has(asked, length, "fsync"))
             add_look(s, in);
-        else if (has(asked, length, "SELECT"))
-            add_list(s, in);
+        else if (has(asked, length, "skip locked"))
+            add_rows(s, in, true, SIMBA__SQL_LOCK_COLUMNS);
+        else if (has(asked, length, "encode(note"))
+            add_rows(s, in, false, SIMBA__SQL_COLUMNS);
+        else if (has(asked, length, "select mutex"))
+            add_rows(s, in, false, SIMBA__SQL_READ_COLUMNS);
         break;
     }
-    begin(s, 'C');
-    put_text(s, fuzz_below(in, 2) ? "SELECT 1" : "SET");
-    end(s, in);
+    add_complete(s, in);
     add_ready(s, in);
 }
 
@@ -275,7 +281,7 @@ static void answer_all(fuzz_input *in)
             continue;
         if (asked[0] == 0)
             welcome(&s, in);
-        else if (asked[0] == 'Q' || asked[0] == 'P')
+        else if (asked[0] == 'Q')
             answer(&s, in, asked, length);
         fuzz_wire_send(i, s.bytes, s.length);
     }

@@ -2,27 +2,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/sql/row.h"
 #include "fuzz/targets.h"
+#include "stores/sql/sql.h"
 
 enum { TEXT_MOST = 1200 };
 
-static void any_columns(fuzz_input *in, simba__sql_columns *columns)
+static void any_cells(fuzz_input *in, char texts[SIMBA__SQL_COLUMNS][TEXT_MOST + 32], simba__sql_cell *cells)
 {
-    char text[TEXT_MOST + 32];
     for (int column = 0; column < SIMBA__SQL_COLUMNS; column++) {
+        char *text = texts[column];
         size_t length;
-        if (column == SIMBA__SQL_NOTE) { /* bytes: each dialect takes them in its own way */
-            columns->is_null[column] = (char)fuzz_below(in, 2);
-            columns->note_length = (unsigned long)fuzz_number(in);
-            continue;
-        }
         switch (fuzz_below(in, 4)) {
         case 0:
-            simba__sql_columns_set(columns, column, NULL, 0);
+            cells[column] = (simba__sql_cell){0};
             continue;
         case 1:
             length = fuzz_text(in, text, 255);
+            text[length] = '\0';
             break;
         case 2: /* longer than there is room for */
             length = TEXT_MOST - fuzz_byte(in);
@@ -30,9 +26,9 @@ static void any_columns(fuzz_input *in, simba__sql_columns *columns)
             text[length] = '\0';
             break;
         default:
-            length = (size_t)snprintf(text, sizeof text, "%lld", (long long)fuzz_number(in));
+            length = (size_t)snprintf(text, TEXT_MOST, "%lld", (long long)fuzz_number(in));
         }
-        simba__sql_columns_set(columns, column, text, length);
+        cells[column] = (simba__sql_cell){text, length};
     }
 }
 
@@ -59,20 +55,16 @@ static void any_requests(fuzz_input *in, simba__sql_row *row)
 void fuzz_sql_row(const uint8_t *data, size_t size)
 {
     fuzz_input in = {data, size};
-    simba__sql_columns *columns = calloc(1, sizeof *columns);
+    static char texts[SIMBA__SQL_COLUMNS][TEXT_MOST + 32];
+    simba__sql_cell cells[SIMBA__SQL_COLUMNS];
     simba__sql_row row = {.mutex = "m"};
-    FUZZ_CHECK(columns);
-    any_columns(&in, columns);
-    FUZZ_CHECK(strlen(simba__sql_columns_mutex(columns)) < sizeof columns->mutex);
-    (void)simba__sql_columns_clock_flaw(columns);
-    simba_stored_note note;
-    if (simba__sql_columns_note(columns, &note))
-        FUZZ_CHECK(!note.bytes || note.size <= SIMBA_NOTE_MAX);
-    simba__sql_row_decode(&row, columns, fuzz_below(&in, 2) ? INT64_MAX : INT32_MAX);
-    FUZZ_CHECK(row.found);
+    any_cells(&in, texts, cells);
+    simba__sql_row_decode(&row, cells, fuzz_below(&in, 2) ? INT64_MAX : INT32_MAX);
+    row.presence = SIMBA__SQL_LOCKED;
+    if (!simba__sql_clock(&cells[SIMBA__SQL_NOW], &row.now_ms))
+        row.flaw = "clock";
     if (!row.flaw) {
         FUZZ_CHECK(strlen(row.row.owner.id) <= SIMBA_ID_MAX);
         any_requests(&in, &row);
     }
-    free(columns);
 }

@@ -129,14 +129,13 @@ static void answer_all(fake_mysql *fake, int client)
         .owner = "you", .now_ms = 1700000000000, .until_ms = 1700000010000, .version = 7, .nonce = 9};
     static unsigned char asked[65536];
     static mysql_speech answer;
-    mysql_session session = {0};
     unsigned char head[4];
     while (hear_all(fake, client, head, sizeof head)) {
         const size_t size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16;
         answer.length = 0;
         if (size > sizeof asked || !hear_all(fake, client, asked, size))
             return;
-        if (mysql_answer(&answer, &session, asked, size, &story, fake->twist) &&
+        if (mysql_answer(&answer, asked, size, &story, fake->twist) &&
             !send_bytes(fake, client, answer.bytes, answer.length, 0))
             return;
     }

@@ -127,7 +127,7 @@ bool fake_pg_one_row(fake_postgresql *fake, int client, unsigned count, const ch
 
 bool fake_pg_look(fake_postgresql *fake, int client)
 {
-    static const char *const values[] = {"t", "9", "5", "t", "t", "f", "15.1", "on", "on", "", "0", ""};
+    static const char *const values[] = {"t", NULL, NULL, "t", "t", "f", "15.1", "150001", "on", "on", "", "0", ""};
     return fake_pg_one_row(fake, client, sizeof values / sizeof *values, values);
 }
 
@@ -182,26 +182,17 @@ static fake_pg_statement kind_of(const char *text, size_t size)
 {
     if (memmem(text, size, "to_regclass", strlen("to_regclass")))
         return FAKE_PG_LOOK;
-    return memmem(text, size, "_decide_4\"($1", strlen("_decide_4\"($1")) ? FAKE_PG_DECIDE : FAKE_PG_OTHER;
+    return memmem(text, size, "skip locked", strlen("skip locked")) ? FAKE_PG_LOCK : FAKE_PG_OTHER;
 }
 
-/* Converse until the client hangs up. A statement is one message, or several that end with Sync. */
+/* Converse until the client hangs up. */
 static void converse(fake_postgresql *fake, int client)
 {
-    static const char parsed[] = {'1', 0, 0, 0, 4, '2', 0, 0, 0, 4};
-    char type, text[MESSAGE_MAX], asks[MESSAGE_MAX] = "";
-    fake_pg_statement statement = FAKE_PG_OTHER;
+    char type, text[MESSAGE_MAX];
     ssize_t size;
-    while ((size = hear_message(fake, client, &type, text)) >= 0) {
-        const char *array = type == 'B' ? memmem(text, (size_t)size, "{{", 2) : NULL;
-        if (array)
-            strcpy(asks, array);
-        if (type == 'Q' || type == 'P')
-            statement = kind_of(text, (size_t)size);
-        if ((type == 'S' && !fake_pg_send(fake, client, parsed, sizeof parsed)) ||
-            ((type == 'Q' || type == 'S') && !fake->answer(fake, client, statement, asks)))
+    while ((size = hear_message(fake, client, &type, text)) >= 0)
+        if (type == 'Q' && !fake->answer(fake, client, kind_of(text, (size_t)size), text))
             return;
-    }
 }
 
 static void *serve(void *arg)

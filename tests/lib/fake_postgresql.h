@@ -10,15 +10,15 @@
 #include <stddef.h>
 
 typedef enum fake_pg_statement {
-    FAKE_PG_LOOK, /* the look at the tables: an honest answer is fake_pg_look */
-    FAKE_PG_DECIDE,
-    FAKE_PG_OTHER, /* LISTEN and the like */
+    FAKE_PG_LOOK,  /* the look at the tables: an honest answer is fake_pg_look */
+    FAKE_PG_LOCK,  /* packet 1: its results are rows, waiters if the text names them, and the time */
+    FAKE_PG_OTHER, /* packet 2, LISTEN and the like */
 } fake_pg_statement;
 
 typedef struct fake_postgresql fake_postgresql;
 struct fake_postgresql {
-    /* Set before the start. Each sends to `client`, and returns false to hang up. `asks` are the requests to decide, as the
-     * store writes them: {{"a","mutex","id",…},…}. */
+    /* Set before the start. Each sends to `client`, and returns false to hang up. `asks` is what the client has
+     * asked. */
     bool (*greet)(fake_postgresql *fake, int client); /* after the first message; NULL: fake_pg_welcome */
     bool (*answer)(fake_postgresql *fake, int client, fake_pg_statement statement, const char *asks);
     const void *user;

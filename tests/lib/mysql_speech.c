@@ -15,15 +15,10 @@ enum {
 
     QUIT = 1,
     QUERY = 3,
-    PREPARE = 0x16,
-    EXECUTE = 0x17,
-    STATEMENT_CLOSE = 0x19,
 
-    TYPE_LONG = 3,
-    TYPE_LONGLONG = 8,
     TYPE_VAR_STRING = 253,
-    UNSIGNED = 32,
-    COLUMNS = 16,  /* of our statements */
+    MORE = 8,      /* results follow */
+    COLUMNS = 15,  /* of a row with its note */
     WIDTH_MAX = 64 /* it announces no more than these, whatever their number is said to be */
 };
 
@@ -96,13 +91,10 @@ void mysql_say_hello(mysql_speech *s, const char *plugin, bool offers_tls)
     mysql_end(s);
 }
 
-void mysql_say_ok(mysql_speech *s, uint64_t affected, uint64_t insert_id)
+void mysql_say_ok(mysql_speech *s, bool has_more)
 {
     mysql_begin(s);
-    mysql_put_number(s, 0, 1);
-    put_length(s, affected);
-    put_length(s, insert_id);
-    mysql_put(s, "\2\0\0\0", 4);
+    mysql_put(s, has_more ? "\0\0\0\12\0\0\0" : "\0\0\0\2\0\0\0", 7);
     mysql_end(s);
 }
 
@@ -116,245 +108,183 @@ void mysql_say_error(mysql_speech *s, unsigned number, const char *text)
     mysql_end(s);
 }
 
-static void say_eof(mysql_speech *s)
+static void say_eof(mysql_speech *s, bool has_more)
 {
     mysql_begin(s);
-    mysql_put(s, "\xFE\0\0\2\0", 5);
+    mysql_put(s, has_more ? "\xFE\0\0\12\0" : "\xFE\0\0\2\0", 5);
     mysql_end(s);
 }
 
-static void say_column(mysql_speech *s, unsigned type, unsigned flags)
+static void say_column(mysql_speech *s, unsigned type)
 {
     mysql_begin(s);
     put_text(s, "def");
     for (int i = 0; i < 5; i++)
         put_text(s, "c");
     mysql_put(s, "\x0C\x2D\0", 3);
-    mysql_put_number(s, type == TYPE_VAR_STRING ? 1024 : 20, 4);
+    mysql_put_number(s, 1024, 4);
     mysql_put_number(s, type, 1);
-    mysql_put_number(s, flags, 2);
+    mysql_put_number(s, 0, 2);
     mysql_put_number(s, 0, 3);
     mysql_end(s);
 }
 
-/* Say the number of columns, and announce each. */
-static void say_width(mysql_speech *s, uint64_t width)
-{
-    mysql_begin(s);
-    put_length(s, width);
-    mysql_end(s);
-}
-
-static unsigned announced(uint64_t width)
-{
-    return width > WIDTH_MAX ? WIDTH_MAX : (unsigned)width;
-}
-
-/* --- plain statements ------------------------------------------------------------------------------------ */
+/* --- statements ------------------------------------------------------------------------------------------ */
 
 static bool begins(const char *text, size_t length, const char *with)
 {
     return length >= strlen(with) && memcmp(text, with, strlen(with)) == 0;
 }
 
-static void say_text_row(mysql_speech *s, unsigned width, const char *const *values, bool is_null)
+/* Values that are NULL pointers are null. */
+static void say_row(mysql_speech *s, unsigned width, const char *const *values, const mysql_twist *twist,
+                    bool is_twisted)
 {
-    mysql_begin(s);
-    for (unsigned i = 0; i < width; i++)
-        if (is_null)
-            mysql_put(s, "\xFB", 1);
-        else
-            put_text(s, values[i]);
-    mysql_end(s);
-}
-
-static void answer_query(mysql_speech *s, const char *sql, size_t length, const mysql_twist *twist)
-{
-    static const char *const table[WIDTH_MAX] = {"InnoDB", "16777216", "10.11.0-MariaDB", "1", "0"};
-    static const char *const names[] = {"mutex",      "acquired_at", "ttl_at",          "transition_at",    "owner_id",
-                                        "version",    "nonce",       "nonce_version",   "revoked_version",  "note",
-                                        "note_token", "note_number", "note_written_at", "forgotten_version"};
-    const bool is_table = begins(sql, length, "select (select engine");
-    const bool is_columns = begins(sql, length, "select column_name");
-    const bool is_swapped = twist->kind == MYSQL_SWAPPED;
-    uint64_t width = is_table ? 5 : is_columns ? 4 : begins(sql, length, "select") ? 1 : 0;
-    if (is_swapped)
-        width = width ? 0 : 1;
-    if (width == 0) {
-        mysql_say_ok(s, 0, 0);
-        return;
-    }
-    if (twist->kind == MYSQL_TEXT_WIDTH)
-        width = twist->number;
-    say_width(s, width);
-    for (unsigned i = 0; i < announced(width); i++)
-        say_column(s, TYPE_VAR_STRING, 0);
-    say_eof(s);
-    for (size_t i = 0; i < (is_columns ? sizeof names / sizeof *names : is_table ? 1 : 0); i++) {
-        const char *row[WIDTH_MAX] = {names[i], "128", "utf8mb4_bin", "bigint"};
-        for (unsigned k = 0; k < WIDTH_MAX; k++)
-            row[k] = (is_table ? table : row)[k] ? (is_table ? table : row)[k] : "";
-        say_text_row(s, announced(width), row, twist->kind == MYSQL_TEXT_NULL);
-    }
-    say_eof(s);
-}
-
-/* --- prepared statements ----------------------------------------------------------------------------------- */
-
-static void answer_prepare(mysql_speech *s, mysql_session *session, const char *sql, size_t length,
-                           const mysql_twist *twist)
-{
-    unsigned params = 0;
-    unsigned columns = begins(sql, length, "select") ? COLUMNS : 0;
-    for (size_t i = 0; i < length; i++)
-        params += sql[i] == '?';
-    const unsigned id = session->prepared++ % MYSQL_SPEECH_STATEMENTS;
-    session->statements[id].params = params;
-    session->statements[id].columns = columns;
-    if (twist->kind == MYSQL_PREPARED_PARAMS)
-        params = (unsigned)twist->number & UINT16_MAX;
-    if (twist->kind == MYSQL_PREPARED_WIDTH)
-        columns = (unsigned)twist->number & UINT16_MAX;
-    mysql_begin(s);
-    mysql_put_number(s, 0, 1);
-    mysql_put_number(s, id + 1, 4);
-    mysql_put_number(s, columns, 2);
-    mysql_put_number(s, params, 2);
-    mysql_put_number(s, 0, 3);
-    mysql_end(s);
-    for (unsigned i = 0; i < announced(params); i++)
-        say_column(s, TYPE_VAR_STRING, 0);
-    if (params > 0)
-        say_eof(s);
-    for (unsigned i = 0; i < announced(columns); i++)
-        say_column(s, TYPE_VAR_STRING, 0);
-    if (columns > 0)
-        say_eof(s);
-}
-
-static bool is_text(unsigned column)
-{
-    return column == 0 || column == 4 || column == 13;
-}
-
-static void put_binary(mysql_speech *s, unsigned column, const char *mutex, const mysql_story *story,
-                       const mysql_twist *twist)
-{
-    const uint64_t numbers[COLUMNS] = {[1] = (uint64_t)story->now_ms,
-                                       [2] = (uint64_t)story->until_ms,
-                                       [3] = (uint64_t)story->until_ms,
-                                       [5] = story->version,
-                                       [6] = story->nonce,
-                                       [7] = story->version,
-                                       [8] = 0,
-                                       [12] = (uint64_t)story->now_ms,
-                                       [15] = story->version};
-    const bool is_wild = twist->kind == MYSQL_OTHER_LENGTH && twist->column % COLUMNS == column;
-    if (!is_text(column)) {
-        mysql_put_number(s, numbers[column % COLUMNS], column == 5 ? 4 : 8);
-        return;
-    }
-    const char *text = column == 0 ? mutex : column == 4 ? story->owner : "";
-    if (is_wild) {
-        mysql_put(s, "\xFE", 1);
-        mysql_put_number(s, twist->number, 8);
-        mysql_put(s, text, strlen(text));
-    } else {
-        put_text(s, text);
-    }
-}
-
-static void say_row(mysql_speech *s, unsigned columns, const char *mutex, const mysql_story *story,
-                    const mysql_twist *twist)
-{
-    /* The columns of notes are null. */
-    static const unsigned null_from = 9, null_to = 11;
     mysql_begin(s);
     const size_t from = s->length;
-    mysql_put_number(s, 0, 1);
-    unsigned char nulls[(WIDTH_MAX + 9) / 8] = {0};
-    for (unsigned i = null_from; i <= null_to; i++)
-        nulls[(i + 2) / 8] |= (unsigned char)(1 << (i + 2) % 8);
-    mysql_put(s, nulls, (columns + 9) / 8);
-    for (unsigned i = 0; i < columns; i++)
-        if (i < null_from || i > null_to)
-            put_binary(s, i, mutex, story, twist);
-    if (twist->kind == MYSQL_ROW_CUT && from + twist->number < s->length)
+    for (unsigned i = 0; i < width; i++) {
+        const char *text = i < COLUMNS ? values[i] : "";
+        if (!text) {
+            mysql_put(s, "\xFB", 1);
+        } else if (is_twisted && twist->kind == MYSQL_OTHER_LENGTH && twist->column == i) {
+            mysql_put(s, "\xFE", 1);
+            mysql_put_number(s, twist->number, 8);
+            mysql_put(s, text, strlen(text));
+        } else {
+            put_text(s, text);
+        }
+    }
+    if (is_twisted && twist->kind == MYSQL_ROW_CUT && from + twist->number < s->length)
         s->length = from + twist->number;
     mysql_end(s);
 }
 
-/* Copy the next string among the parameters. Only statements that have results have nothing but strings. */
-static const unsigned char *next_string(const unsigned char *at, const unsigned char *end, char *out, size_t size)
+/* `width`: what is said; as many are announced. */
+static void say_head(mysql_speech *s, uint64_t width, unsigned announced, const mysql_twist *twist)
 {
-    if (at >= end || at + 1 + *at > end || *at > 250 || *at >= size)
-        return end;
-    memcpy(out, at + 1, *at);
-    out[*at] = '\0';
-    return at + 1 + *at;
+    mysql_begin(s);
+    put_length(s, width);
+    mysql_end(s);
+    for (unsigned i = 0; i < announced; i++)
+        say_column(s,
+                   twist->kind == MYSQL_OTHER_TYPE && twist->column == i ? (unsigned)twist->number : TYPE_VAR_STRING);
+    say_eof(s, false);
 }
 
-static void say_rows(mysql_speech *s, unsigned columns, unsigned params, const unsigned char *asked, size_t length,
-                     const mysql_story *story, const mysql_twist *twist)
+static unsigned bounded(uint64_t width)
 {
-    const size_t head = 10 + (params + 7) / 8 + 1 + 2 * (size_t)params;
-    const unsigned char *at = asked + (head < length ? head : length), *end = asked + length;
-    char before[128] = "", mutex[128] = "";
-    unsigned rows = 0;
-    if (params == 0)
-        say_row(s, columns, "orders", story, twist);
-    while (at < end && rows++ < MYSQL_SPEECH_ROWS) {
-        at = next_string(at, end, mutex, sizeof mutex);
-        if (strcmp(mutex, before) != 0)
-            say_row(s, columns, mutex, story, twist);
-        strcpy(before, mutex);
+    return width > WIDTH_MAX ? WIDTH_MAX : (unsigned)width;
+}
+
+static void say_table(mysql_speech *s, bool is_columns, const mysql_twist *twist, bool has_more)
+{
+    static const char *const table[COLUMNS] = {
+        "InnoDB", "16777216", "10.11.0-MariaDB", "1", "0", "", "", "", "", "", "", "", "", "", ""};
+    static const char *const none[COLUMNS] = {NULL};
+    static const char *const names[] = {"mutex",      "acquired_at", "ttl_at",          "transition_at",    "owner_id",
+                                        "version",    "nonce",       "nonce_version",   "revoked_version",  "note",
+                                        "note_token", "note_number", "note_written_at", "forgotten_version"};
+    const uint64_t width = twist->kind == MYSQL_TEXT_WIDTH ? twist->number : is_columns ? 4 : 5;
+    say_head(s, width, bounded(width), twist);
+    for (size_t i = 0; i < (is_columns ? sizeof names / sizeof *names : 1); i++) {
+        const char *const column[COLUMNS] = {
+            names[i], "128", "utf8mb4_bin", "bigint", "", "", "", "", "", "", "", "", "", "", ""};
+        say_row(s, bounded(width), twist->kind == MYSQL_TEXT_NULL ? none : is_columns ? column : table, twist, false);
     }
+    say_eof(s, has_more);
 }
 
-static void answer_execute(mysql_speech *s, const mysql_session *session, const unsigned char *asked, size_t length,
-                           const mysql_story *story, const mysql_twist *twist)
+/* The next name, in hexadecimal digits; NULL: there is none. */
+static const char *next_name(const char *at, const char *end, char *out, size_t size)
 {
-    const unsigned id = length > 4 ? (asked[1] - 1U) % MYSQL_SPEECH_STATEMENTS : 0;
-    const bool has_result = (session->statements[id].columns > 0) != (twist->kind == MYSQL_SWAPPED);
-    const bool is_other = twist->kind == MYSQL_EXECUTED_WIDTH || twist->kind == MYSQL_WIDTH_ALONE;
-    const uint64_t width = is_other ? twist->number : COLUMNS;
-    const unsigned columns = twist->kind == MYSQL_WIDTH_ALONE ? COLUMNS : announced(width);
+    const char *quote = memmem(at, (size_t)(end - at), "x'", 2);
+    size_t n = 0;
+    unsigned byte;
+    if (!quote)
+        return NULL;
+    for (at = quote + 2; at + 1 < end && *at != '\'' && n + 1 < size && sscanf(at, "%2x", &byte) == 1; at += 2)
+        out[n++] = (char)byte;
+    out[n] = '\0';
+    return at;
+}
+
+/* Everybody's lease is that of the story. */
+static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
+                     const mysql_twist *twist, bool has_more)
+{
+    const char *const end = sql + length;
+    const unsigned usual = memmem(sql, length, "hex(note)", 9)        ? COLUMNS
+                           : memmem(sql, length, "timestampdiff", 13) ? COLUMNS - 2
+                                                                      : COLUMNS - 3;
+    const bool is_other = twist->kind == MYSQL_ROW_WIDTH || twist->kind == MYSQL_WIDTH_ALONE;
+    const uint64_t width = is_other ? twist->number : usual;
+    const unsigned columns = twist->kind == MYSQL_WIDTH_ALONE ? usual : bounded(width);
+    const bool has_names = memmem(sql, length, "x'", 2) != NULL;
+    char mutex[300] = "orders", now[24], until[24], version[24], nonce[24];
+    snprintf(now, sizeof now, "%lld", (long long)story->now_ms);
+    snprintf(until, sizeof until, "%lld", (long long)story->until_ms);
+    snprintf(version, sizeof version, "%llu", (unsigned long long)story->version);
+    snprintf(nonce, sizeof nonce, "%llu", (unsigned long long)story->nonce);
+    const char *const row[COLUMNS] = {mutex, now,  until, until, story->owner, version, nonce, version,
+                                      "0",   NULL, NULL,  NULL,  now,          "",      NULL};
+    say_head(s, width, columns, twist);
+    const char *at = has_names ? next_name(sql, end, mutex, sizeof mutex) : sql;
+    for (int rows = 0; at && rows < MYSQL_SPEECH_ROWS; rows++) {
+        say_row(s, columns, row, twist, true);
+        at = has_names ? next_name(at, end, mutex, sizeof mutex) : NULL;
+    }
+    say_eof(s, has_more);
+}
+
+static void answer_statement(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
+                             const mysql_twist *twist, bool has_more)
+{
+    const bool is_columns = begins(sql, length, "select column_name");
+    const bool has_result = begins(sql, length, "select") != (twist->kind == MYSQL_SWAPPED);
+    char now[24];
+    snprintf(now, sizeof now, "%lld", (long long)story->now_ms);
+    const char *const clock[COLUMNS] = {now};
     if (!has_result) {
-        mysql_say_ok(s, story->affected, story->version);
-        return;
+        mysql_say_ok(s, has_more);
+    } else if (is_columns || begins(sql, length, "select (select engine")) {
+        say_table(s, is_columns, twist, has_more);
+    } else if (begins(sql, length, "select mutex, acquired_at")) {
+        say_rows(s, sql, length, story, twist, has_more);
+    } else {
+        say_head(s, 1, 1, twist);
+        say_row(s, 1, clock, twist, false);
+        say_eof(s, has_more);
     }
-    say_width(s, width);
-    for (unsigned i = 0; i < columns; i++) {
-        const bool is_twisted = twist->kind == MYSQL_OTHER_TYPE && twist->column % COLUMNS == i;
-        const unsigned type = is_text(i) ? TYPE_VAR_STRING : i == 5 ? TYPE_LONG : TYPE_LONGLONG;
-        say_column(s, is_twisted ? (unsigned)twist->number : type, is_text(i) ? 0 : UNSIGNED);
-    }
-    say_eof(s);
-    say_rows(s, columns, session->statements[id].params, asked, length, story, twist);
-    say_eof(s);
 }
 
-bool mysql_answer(mysql_speech *s, mysql_session *session, const unsigned char *asked, size_t length,
-                  const mysql_story *story, const mysql_twist *twist)
+/* Names come in hexadecimal digits, so a semicolon ends a statement. */
+static void answer_query(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
+                         const mysql_twist *twist)
+{
+    const char *const end = sql + length;
+    while (sql < end) {
+        const char *semicolon = memmem(sql, (size_t)(end - sql), "; ", 2);
+        const bool has_more = semicolon != NULL;
+        answer_statement(s, sql, (size_t)((semicolon ? semicolon : end) - sql), story, twist,
+                         has_more ? twist->kind != MYSQL_NO_MORE : twist->kind == MYSQL_ONE_MORE);
+        sql = semicolon ? semicolon + 2 : end;
+    }
+}
+
+bool mysql_answer(mysql_speech *s, const unsigned char *asked, size_t length, const mysql_story *story,
+                  const mysql_twist *twist)
 {
     static const mysql_twist none = {.kind = MYSQL_HONEST};
     const mysql_twist *as = twist ? twist : &none;
     s->number = 1;
     switch (length > 0 ? asked[0] : QUIT) {
     case QUERY:
-        answer_query(s, (const char *)asked + 1, length - 1, as);
-        return true;
-    case PREPARE:
-        answer_prepare(s, session, (const char *)asked + 1, length - 1, as);
-        return true;
-    case EXECUTE:
-        answer_execute(s, session, asked, length, story, as);
+        answer_query(s, (const char *)asked + 1, length - 1, story, as);
         return true;
     case QUIT:
-    case STATEMENT_CLOSE:
         return false;
     default:
-        mysql_say_ok(s, 0, 0);
+        mysql_say_ok(s, false);
         return true;
     }
 }

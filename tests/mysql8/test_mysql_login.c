@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backends/asking.h"
-#include "backends/mysql/mysql.h"
+#include "stores/mysql/mysql.h"
 #include "lib/server.h"
 #include <mysql.h>
 

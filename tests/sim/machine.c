@@ -10,9 +10,6 @@ static const machine *const machines[] = {
 #if SIMBA_WITH_REDIS
     &machine_redis_waiters,
 #endif
-#if SIMBA_WITH_MYSQL
-    &machine_sql_batch,
-#endif
 #if SIMBA_WITH_ZOOKEEPER
     &machine_zk_liveness,
     &machine_zk_latch,

@@ -6,7 +6,6 @@
  *   zk_machine_liveness.c   what proves that a ZooKeeper session lives, and servers that report to a leader, die and are replaced
  *   zk_machine_latch*.c     the queue of a mutex in ZooKeeper, and several clients, each with its connection
  *   redis_machine_*.c       who waits for a mutex in Redis and hears of it, and the scripts of the server
- *   sql_machine_batch.c     batches of requests to an SQL server, and somebody who locks its rows
  */
 #ifndef TESTS_SIM_MACHINE_H
 #define TESTS_SIM_MACHINE_H
@@ -42,9 +41,6 @@ typedef struct machine {
 
 #if SIMBA_WITH_REDIS
 extern const machine machine_redis_waiters;
-#endif
-#if SIMBA_WITH_MYSQL
-extern const machine machine_sql_batch;
 #endif
 #if SIMBA_WITH_ZOOKEEPER
 extern const machine machine_zk_liveness, machine_zk_latch;

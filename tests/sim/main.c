@@ -40,7 +40,7 @@ static const char usage[] =
     "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
     "                   the models of stores\n"
     "  --machine NAME   not seeds: every interleaving of one machine of a store and its servers:\n"
-    "                   redis-waiters, sql-batch, zk-liveness, zk-latch\n"
+    "                   redis-waiters, zk-liveness, zk-latch\n"
     "  --bounds LIST    for --explore, such as losses=2,kills=0: members, tick (in ms), ttl, transition, margin\n"
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
     "                   or 1); for --machine what the first line of its output names\n"

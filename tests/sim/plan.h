@@ -21,8 +21,8 @@ typedef enum sim_store_kind {
     SIM_STORE_SESSION,    /* leases are sessions, as in ZooKeeper */
     SIM_STORE_REDIS,      /* the code of the Redis store itself, against a model server */
     SIM_STORE_ZOOKEEPER,  /* that of the ZooKeeper store, and the client library, against a model ensemble */
-    SIM_STORE_SQL,        /* what the SQL stores share, src/backends/sql, against a model of MySQL */
-    SIM_STORE_POSTGRESQL, /* the same against a model of PostgreSQL, which decides and notifies */
+    SIM_STORE_SQL,        /* what the SQL stores share, src/stores/sql, against a model of MySQL */
+    SIM_STORE_POSTGRESQL, /* the same against a model of PostgreSQL, which notifies */
     SIM_STORES,
 } sim_store_kind;
 

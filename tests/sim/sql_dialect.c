@@ -1,107 +1,57 @@
-/* The process's end of the model of an SQL server: two event-driven dialects of src/backends/sql, one of a server whose rows we
- * change, and one of a server that decides. A connection opens a wire, and
- * sends every step as one message. As with a real client library, a connection that was lost while it was idle is found out
- * by the next statement; one that does not answer is given up after a while; and after a failure to connect the next attempt
- * has to wait. */
+/* The process's end of the model of an SQL server: a dialect of src/stores/sql, with waiters and without. A connection opens a wire and
+ * sends each ask as one message. As with a real client library, a connection that does not answer is given up after a while. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/sql/store.h"
 #include "sim/sql_model.h"
 #include "util/clock.h"
+#include "util/table.h"
 
 #define CONNECT_TIMEOUT_NS (2 * SIM_S) /* as of the MySQL store */
 #define ANSWER_TIMEOUT_NS (4 * SIM_S)  /* likewise */
-#define FIRST_PAUSE_NS (20 * SIM_MS)
-#define LONGEST_PAUSE_NS (500 * SIM_MS)
-
-typedef enum conn_state {
-    SHUT,
-    OPENING,
-    OPEN,
-    LOST, /* and nobody has closed it */
-} conn_state;
 
 typedef struct conn {
+    simba__sql_session *session;
     simba_host *host;
     sim *s;
     unsigned process;
-    conn_state state;
     unsigned wire; /* 0: none */
-    simba__sql_lane *lane;
-    simba__sql_step *step; /* under way; NULL: none is */
-    simba__sql_table *table;
+    bool is_opening, is_asked, is_exact;
+    simba__sql_kind kind; /* of the ask */
+    bool has_waiters;     /* the answer to it */
     simba_timer patience;
-    simba_local open_by, not_before;
-    unsigned failures;
-    sql_listener *listener; /* NULL: the server does not notify */
-    bool tests;             /* the process waits for the answer to the test of its listener */
 } conn;
 
 typedef struct store {
     simba__sql_store sql; /* first: the functions of the table are its own */
-    conn conns[SIMBA__SQL_LANES_MAX];
-    sql_listener listener; /* PostgreSQL */
+    conn writer, reader;
 } store;
-
-static simba_local in(const conn *self, int64_t ns)
-{
-    return (simba_local){self->host->now(self->host).ns + ns};
-}
 
 static void end_wire(conn *self)
 {
     if (self->wire && !client_is_muted(self->s, self->process)) /* a dead process has closed its wires */
         wire_close(self->s, self->wire);
     self->wire = 0;
-}
-
-static void finish(conn *self, int rc, const simba__sql_failure *why)
-{
-    self->step = NULL;
-    self->tests = false;
+    self->is_opening = self->is_asked = false;
     self->host->timer_clear(self->host, &self->patience);
-    simba__sql_carried_out(self->lane, rc, why);
 }
 
-static void fail(conn *self, simba__sql_remedy remedy, int code)
+static void set_patience(conn *self, int64_t ns)
 {
+    self->host->timer_set(self->host, &self->patience, (simba_local){self->host->now(self->host).ns + ns});
+}
+
+static void lose(conn *self, simba__sql_effect effect)
+{
+    const bool was_asked = self->is_asked;
     simba__sql_failure why;
-    (void)simba__sql_fail(&why, remedy, code, "sim: it failed");
-    finish(self, code, &why);
-}
-
-/* The server may have lost its queue. */
-static void doubt_queue(const conn *self)
-{
-    if (self->listener)
-        simba__sql_listening_lost(&self->listener->listening);
-}
-
-/* The attempt to connect is over, in vain. */
-static void fail_to_open(conn *self)
-{
-    const int64_t pause_ns = FIRST_PAUSE_NS << (self->failures < 5 ? self->failures : 5);
+    (void)simba__sql_fail(&why, effect, SIMBA_EUNAVAILABLE, "sim: the connection is lost");
     end_wire(self);
-    self->state = SHUT;
-    doubt_queue(self);
-    self->failures++;
-    self->not_before = in(self, pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS);
-    fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
-}
-
-/* The connection is of no use any more, and so are the answers that it owes. */
-static void lose(conn *self, simba__sql_remedy remedy)
-{
-    if (self->state == OPENING) {
-        fail_to_open(self);
-        return;
-    }
-    end_wire(self);
-    self->state = LOST;
-    doubt_queue(self);
-    if (self->step)
-        fail(self, remedy, SIMBA_EUNAVAILABLE);
+    if (was_asked)
+        simba__sql_answered(self->session, &why);
+    else
+        simba__sql_lost(self->session, &why);
 }
 
 static void on_impatient(simba_timer *timer, simba_local now)
@@ -110,105 +60,173 @@ static void on_impatient(simba_timer *timer, simba_local now)
     lose(SIMBA__OF_NODE(timer, conn, patience), SIMBA__SQL_LOST);
 }
 
-/* --- the wire --------------------------------------------------------------------------------------------- */
+/* --- asks ------------------------------------------------------------------------------------------------- */
 
-static sql_ask copy_ask(const simba__sql_item *item)
+static void copy_row(const simba__sql_row *from, sql_call *call)
 {
-    sql_ask ask = {.request = item->ask, .floor = item->floor, .held_here = item->held_here};
-    if (item->ask.id)
-        strcpy(ask.id, item->ask.id);
-    if (item->ask.note_size > 0)
-        memcpy(ask.note, item->ask.note, item->ask.note_size);
-    return ask;
+    const unsigned n = call->rows++;
+    sql_row *row = &call->row[n];
+    strcpy(row->mutex, from->mutex);
+    strcpy(row->owner_id, from->row.owner.id);
+    row->acquired_at = from->row.owner.acquired_at_ms;
+    row->ttl_at = from->row.owner.ttl_at_ms;
+    row->transition_at = from->row.owner.transition_at_ms;
+    row->version = from->version;
+    row->nonce = from->row.nonce;
+    row->nonce_version = from->nonce_version;
+    row->revoked_version = from->row.revoked_token;
+    row->forgotten_version = from->forgotten_version;
+    call->has_lease[n] = from->is_put;
+    call->is_forgotten[n] = from->is_forgotten_now;
+    call->has_note[n] = from->note != NULL;
+    if (!from->note)
+        return;
+    row->note_token = from->row.note_token;
+    row->note_number = from->row.note_number;
+    row->note_written_at = from->row.note_written_at_ms;
+    row->note_size = from->note->note_size;
+    memcpy(row->note, from->note->note, row->note_size);
 }
 
-/* The batch keeps a silent connection until its requests run out of time. Renewals soon do, and take it away from reads. */
-static bool is_stubborn(const simba__sql_lane *lane)
+static void copy_batch(const simba__sql_batch *batch, sql_call *call)
 {
-    for (size_t i = 0; i < lane->batch.count; i++)
-        if (lane->batch.items[i].ask.op != SIMBA_OP_RENEW)
-            return !lane->reads;
-    return false;
-}
-
-/* If it is the only one, nothing helps those who renew. See docs/safety.md. */
-static void excuse_silence(const conn *self)
-{
-    sim *s = self->s;
-    if (sql_state_of(s)->lanes == 1 && wire_is_silent(s, self->wire) && is_stubborn(self->lane))
-        check_trouble(s, self->process, s->now, s->now + s->timing.op_timeout_ns);
-}
-
-static void send_step(conn *self, const simba__sql_step *step)
-{
-    sql_call call = {.action = step->action,
-                     .count = (unsigned)step->count,
-                     .channel = self->listener ? sql_listener_channel(self->listener) : 0};
-    for (size_t i = 0; i < step->count; i++) {
-        call.row[i] = *step->rows[i];
-        strcpy(call.mutex[i], step->rows[i]->mutex);
-        if (step->action == SIMBA__SQL_DECIDE)
-            call.ask[i] = copy_ask(step->rows[i]->item);
+    for (size_t i = 0; i < batch->row_count; i++)
+        if (batch->rows[i].presence == SIMBA__SQL_LOCKED)
+            copy_row(&batch->rows[i], call);
+    for (size_t i = 0; i < batch->waiter_count; i++) {
+        const simba__sql_waiter *from = &batch->waiters[i];
+        if ((!from->is_changed && !from->is_gone) || call->waiters == SQL_WAITERS)
+            continue;
+        sql_waiter *waiter = &call->waiter[call->waiters++];
+        *waiter = (sql_waiter){.nonce = from->nonce,
+                               .since = from->since,
+                               .until = from->until,
+                               .invited = from->invited,
+                               .is_gone = from->is_gone};
+        strcpy(waiter->mutex, batch->rows[from->row].mutex);
+        strcpy(waiter->channel, from->channel);
     }
-    if (step->item && step->item->ask.id)
-        call.ask[0] = copy_ask(step->item);
-    if (step->item && step->action == SIMBA__SQL_READ_NOTE)
-        strcpy(call.mutex[0], step->item->ask.mutex);
-    wire_send(self->s, self->wire, (const char *)&call, sizeof call);
-    excuse_silence(self);
-}
-
-static void on_connected(void *user, bool refused)
-{
-    conn *self = user;
-    if (refused) {
-        self->wire = 0;
-        fail_to_open(self);
-    } else {
-        send_step(self, &(simba__sql_step){.action = SIMBA__SQL_READY});
+    for (size_t i = 0; i < batch->notice_count && i < SQL_NOTICES; i++, call->notices++) {
+        strcpy(call->notice[i].channel, batch->notices[i].channel);
+        snprintf(call->notice[i].payload, sizeof call->notice[i].payload, "%c %s", batch->notices[i].kind,
+                 batch->notices[i].mutex);
     }
 }
 
-/* Copy the rows that were read into the step. */
-static void fill_in(simba__sql_step *step, const sql_answer *answer)
+static void ask(void *any, const simba__sql_ask *what)
 {
-    step->matched = answer->matched;
-    step->token = answer->token;
-    if (step->action == SIMBA__SQL_READ_NOTE && answer->stored.mutex[0]) {
-        simba__sql_columns columns = model_sql_columns(&(model_sql){.now_ms = answer->now_ms}, &answer->stored);
-        if (simba__sql_item_note(step->item, &columns) < 0)
-            abort();
+    conn *self = any;
+    sql_call call = {.verb = SQL_ASK, .kind = what->kind};
+    for (size_t i = 0; i < what->count; i++) {
+        bool is_twice = false; /* a READ and a poll may want the same row */
+        for (unsigned k = 0; k < call.names; k++)
+            is_twice |= strcmp(call.name[k], what->names[i]) == 0;
+        if (!is_twice)
+            strcpy(call.name[call.names++], what->names[i]);
     }
-    const bool reads = step->action != SIMBA__SQL_MAKE && step->action != SIMBA__SQL_PUT;
-    for (size_t i = 0; i < step->count && reads; i++) {
-        const char *mutex = step->rows[i]->mutex;
-        simba__sql_item *item = step->rows[i]->item;
-        *step->rows[i] = answer->row[i];
-        step->rows[i]->mutex = mutex;
-        step->rows[i]->item = item;
-    }
-}
-
-/* After a GET the connection that listens is tested, if need be. */
-static bool is_to_test(const conn *self)
-{
-    return self->listener && !self->tests && self->step->action == SIMBA__SQL_GET &&
-           self->listener->listening.hearing == SIMBA__SQL_LISTENS;
-}
-
-static void send_test(conn *self)
-{
-    const sql_call call = {.verb = SQL_NOTIFY, .channel = self->listener->channel};
-    self->tests = true;
+    for (size_t i = 0; i < what->waited_count; i++)
+        strcpy(call.waited_name[call.waited++], what->waited[i]);
+    if (what->batch)
+        copy_batch(what->batch, &call);
+    if (what->kind == SIMBA__SQL_LISTEN || what->kind == SIMBA__SQL_NOTIFY)
+        strcpy(call.channel, what->text);
+    self->is_asked = true;
+    self->kind = what->kind;
+    self->has_waiters = what->waited_count > 0;
+    set_patience(self, ANSWER_TIMEOUT_NS);
     wire_send(self->s, self->wire, (const char *)&call, sizeof call);
 }
 
-static void finish_well(conn *self)
+/* --- answers ------------------------------------------------------------------------------------------------ */
+
+enum { CELL = 80 };
+
+typedef struct printed {
+    char text[SIMBA__SQL_COLUMNS][CELL];
+    simba__sql_cell cell[SIMBA__SQL_COLUMNS];
+} printed;
+
+static void print(printed *out, int column, const char *text)
 {
-    const simba__sql_action action = self->step->action;
-    if (self->listener && (action == SIMBA__SQL_READY || action == SIMBA__SQL_READY_BARE))
-        sql_listener_wake(self->listener);
-    finish(self, 0, NULL);
+    snprintf(out->text[column], CELL, "%s", text);
+    out->cell[column] = (simba__sql_cell){out->text[column], strlen(out->text[column])};
+}
+
+static void print_number(printed *out, int column, uint64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    print(out, column, text);
+}
+
+/* A row of the table, as the cells of a result. */
+static void tell_row(conn *self, const sql_row *row, int64_t now_ms)
+{
+    printed out = {0};
+    print(&out, SIMBA__SQL_MUTEX, row->mutex);
+    print_number(&out, SIMBA__SQL_ACQUIRED_AT, (uint64_t)row->acquired_at);
+    print_number(&out, SIMBA__SQL_TTL_AT, (uint64_t)row->ttl_at);
+    print_number(&out, SIMBA__SQL_TRANSITION_AT, (uint64_t)row->transition_at);
+    print(&out, SIMBA__SQL_OWNER_ID, row->owner_id);
+    print_number(&out, SIMBA__SQL_VERSION, row->version);
+    if (row->nonce_version) {
+        print_number(&out, SIMBA__SQL_NONCE, row->nonce);
+        print_number(&out, SIMBA__SQL_NONCE_VERSION, row->nonce_version);
+    }
+    print_number(&out, SIMBA__SQL_REVOKED_VERSION, row->revoked_version);
+    print_number(&out, SIMBA__SQL_NOTE_TOKEN, row->note_token);
+    print_number(&out, SIMBA__SQL_NOTE_NUMBER, row->note_number);
+    if (row->forgotten_version)
+        print_number(&out, SIMBA__SQL_FORGOTTEN_VERSION, row->forgotten_version);
+    print_number(&out, SIMBA__SQL_NOW, (uint64_t)now_ms);
+    char hex[2 * SIM_NOTE_SIZE + 1] = "";
+    for (size_t i = 0; i < row->note_size; i++)
+        snprintf(hex + 2 * i, 3, "%02x", (unsigned char)row->note[i]);
+    if (row->note_size > 0)
+        print(&out, SIMBA__SQL_NOTE, hex);
+    print_number(&out, SIMBA__SQL_NOTE_WRITTEN_AT, (uint64_t)row->note_written_at);
+    const unsigned count = self->kind == SIMBA__SQL_LOCK ? SIMBA__SQL_LOCK_COLUMNS
+                           : self->kind == SIMBA__SQL_READ_NOTE || self->kind == SIMBA__SQL_LIST
+                               ? SIMBA__SQL_COLUMNS
+                               : SIMBA__SQL_READ_COLUMNS;
+    simba__sql_took_row(self->session, 0, out.cell, count);
+}
+
+static void tell_waiter(conn *self, const sql_waiter *waiter)
+{
+    printed out = {0};
+    print(&out, 0, waiter->mutex);
+    print_number(&out, 1, waiter->nonce);
+    print(&out, 2, waiter->channel);
+    print_number(&out, 3, (uint64_t)waiter->since);
+    print_number(&out, 4, (uint64_t)waiter->until);
+    print_number(&out, 5, (uint64_t)waiter->invited);
+    simba__sql_took_row(self->session, 1, out.cell, 6);
+}
+
+static void answered(conn *self, const sql_answer *answer)
+{
+    simba__sql_failure why;
+    if (answer->code < 0) {
+        (void)simba__sql_fail(&why, answer->effect, answer->code, "sim: it failed");
+        if (answer->effect == SIMBA__SQL_LOST || answer->effect == SIMBA__SQL_AWAY)
+            end_wire(self);
+        self->is_asked = false;
+        simba__sql_answered(self->session, &why);
+        return;
+    }
+    for (unsigned i = 0; i < answer->rows; i++)
+        tell_row(self, &answer->row[i], answer->now_ms);
+    for (unsigned i = 0; i < answer->waiters; i++)
+        tell_waiter(self, &answer->waiter[i]);
+    if (self->kind == SIMBA__SQL_LOCK) {
+        printed out = {0};
+        print_number(&out, 0, (uint64_t)answer->now_ms);
+        simba__sql_took_row(self->session, 1U + self->has_waiters, out.cell, 1);
+    }
+    self->is_asked = false;
+    self->host->timer_clear(self->host, &self->patience);
+    simba__sql_answered(self->session, NULL);
 }
 
 static void on_bytes(void *user, const char *data, size_t length)
@@ -217,23 +235,28 @@ static void on_bytes(void *user, const char *data, size_t length)
     sql_answer answer;
     (void)length;
     memcpy(&answer, data, sizeof answer);
-    if (self->state == OPENING) {
-        self->state = OPEN;
-        self->failures = 0;
-        *self->table = answer.table;
-        if (self->listener)
-            simba__sql_listening_doubt(&self->listener->listening);
-    } else if (self->tests) {
-        simba__sql_listening_tested(&self->listener->listening);
-    } else if (answer.code == 0) {
-        fill_in(self->step, &answer);
+    if (answer.payload[0]) {
+        simba__sql_notified(self->session, answer.payload);
+    } else if (self->is_opening) {
+        self->is_opening = false;
+        self->is_exact = answer.is_exact;
+        self->host->timer_clear(self->host, &self->patience);
+        simba__sql_opened(self->session);
+    } else if (self->is_asked) {
+        answered(self, &answer);
     }
-    if (answer.code < 0)
-        fail(self, answer.remedy, answer.code);
-    else if (is_to_test(self))
-        send_test(self);
-    else
-        finish_well(self);
+}
+
+static void on_connected(void *user, bool refused)
+{
+    conn *self = user;
+    const sql_call call = {.verb = SQL_READY};
+    if (refused) {
+        self->wire = 0;
+        lose(self, SIMBA__SQL_AWAY);
+        return;
+    }
+    wire_send(self->s, self->wire, (const char *)&call, sizeof call);
 }
 
 static void on_lost(void *user)
@@ -245,96 +268,84 @@ static void on_lost(void *user)
 
 /* --- the dialect ------------------------------------------------------------------------------------------ */
 
-static void get_ready(conn *self)
+static void open_conn(void *any)
 {
     static const sim_wire_events events = {on_connected, on_bytes, on_lost};
-    if (self->state != SHUT) {
-        finish_well(self); /* lost or not: the next statement finds out */
-    } else if (self->failures > 0 && self->host->now(self->host).ns < self->not_before.ns) {
-        fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
-    } else {
-        self->state = OPENING;
-        self->open_by = in(self, CONNECT_TIMEOUT_NS);
-        self->host->timer_set(self->host, &self->patience, self->open_by);
-        self->wire = wire_connect(self->s, self->process, 0, &events, self);
-    }
+    conn *self = any;
+    self->is_opening = true;
+    set_patience(self, CONNECT_TIMEOUT_NS);
+    self->wire = wire_connect(self->s, self->process, 0, &events, self);
 }
 
-static void start(void *instance, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table)
+static bool close_conn(void *any, bool abrupt)
 {
-    conn *self = instance;
-    self->lane = lane;
-    self->step = step;
-    self->table = table;
-    if (step->action == SIMBA__SQL_READY || step->action == SIMBA__SQL_READY_BARE) {
-        get_ready(self);
-    } else if (step->action == SIMBA__SQL_CLOSE) {
-        end_wire(self);
-        self->state = SHUT;
-        doubt_queue(self);
-        finish(self, 0, NULL);
-    } else if (self->state == LOST) {
-        fail(self, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE);
-    } else {
-        self->host->timer_set(self->host, &self->patience, in(self, ANSWER_TIMEOUT_NS));
-        send_step(self, step);
-    }
-}
-
-static void interrupt(void *instance)
-{
-    lose(instance, SIMBA__SQL_RECONNECT);
-}
-
-static bool cut(void *instance, simba_local now)
-{
-    conn *self = instance;
-    if (self->state == OPENING && now.ns < self->open_by.ns)
-        return false;
-    interrupt(self);
+    (void)abrupt;
+    end_wire(any);
     return true;
 }
 
-static const simba__sql_dialect dialect = {.start = start, .interrupt = interrupt, .cut = cut};
-static const simba__sql_dialect deciding = {.decides = true, .start = start, .interrupt = interrupt, .cut = cut};
+static const char *look(void *any, simba__sql_purpose purpose, bool begins, simba__sql_failure *why)
+{
+    (void)any, (void)purpose, (void)begins, (void)why;
+    return NULL;
+}
+
+static void learn(void *any, const simba__sql_cell *cells, unsigned count)
+{
+    (void)any, (void)cells, (void)count;
+}
+
+static int check(void *any, simba__sql_table *ret_table, simba__sql_failure *why)
+{
+    const conn *self = any;
+    (void)why;
+    *ret_table = (simba__sql_table){.mutex_chars = 12,
+                                    .id_chars = 12,
+                                    .is_exact = self->is_exact,
+                                    .make_exact = "make it exact",
+                                    .version_max = UINT32_MAX,
+                                    .rows_max = SIMBA__SQL_ROWS_MAX};
+    return 0;
+}
+
+static const simba__sql_dialect polled = {
+    .open = open_conn, .ask = ask, .close = close_conn, .look = look, .learn = learn, .check = check};
+static const simba__sql_dialect queued = {.has_waiters = true,
+                                          .open = open_conn,
+                                          .ask = ask,
+                                          .close = close_conn,
+                                          .look = look,
+                                          .learn = learn,
+                                          .check = check};
 
 /* --- the store -------------------------------------------------------------------------------------------- */
 
-static int init_lanes(store *self, simba_host *host, const simba__sql_dialect *by, simba_error *err)
+static int init_by(store *self, simba_host *host, const simba__sql_dialect *by, simba_error *err)
 {
-    void *conns[SIMBA__SQL_LANES_MAX];
+    conn *const conns[] = {&self->writer, &self->reader};
+    simba__sql_session *const sessions[] = {&self->sql.writer, &self->sql.reader};
     unsigned process = 0;
     sim *s = client_running(&process);
-    for (unsigned i = 0; i < sql_state_of(s)->lanes; i++) {
-        self->conns[i] = (conn){.host = host, .s = s, .process = process, .patience = {.fire = on_impatient}};
-        self->conns[i].listener = by->decides ? &self->listener : NULL;
-        conns[i] = &self->conns[i];
-        if (host->timer_add(host, &self->conns[i].patience) < 0)
+    for (size_t i = 0; i < 2; i++) {
+        *conns[i] = (conn){
+            .session = sessions[i], .host = host, .s = s, .process = process, .patience = {.fire = on_impatient}};
+        if (host->timer_add(host, &conns[i]->patience) < 0)
             return SIMBA_ENOMEM;
     }
     const simba__sql_place place = {"sim", "server", "simba_mutex"};
-    if (by->decides && sql_listener_init(&self->listener, s, process, &self->sql, host) < 0)
-        return SIMBA_ENOMEM;
-    return simba__sql_init(&self->sql, host, by, place, conns, sql_state_of(s)->lanes, err);
+    return simba__sql_init(&self->sql, host, by, place, &self->writer, &self->reader, err);
 }
 
 static int init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
     (void)url;
-    return init_lanes(instance, host, &dialect, err);
+    return init_by(instance, host, &polled, err);
 }
 
-static int init_deciding(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+static int init_queued(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
     (void)url;
-    return init_lanes(instance, host, &deciding, err);
-}
-
-static void close_deciding(void *instance)
-{
-    store *self = instance;
-    sql_listener_close(&self->listener);
-    simba__sql_close(instance);
+    return init_by(instance, host, &queued, err);
 }
 
 static void fini(void *instance)
@@ -352,13 +363,7 @@ const simba_backend sim_sql_backend = {
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
     .window = SIMBA__SQL_WINDOW,
     .init = init,
-    .submit = simba__sql_submit,
-    .expire = simba__sql_expire,
-    .flush = simba__sql_flush,
-    .watch = simba__sql_watch,
-    .unwatch = simba__sql_unwatch,
-    .woken = simba__sql_flush,
-    .close = simba__sql_close,
+    SIMBA__SQL_FUNCTIONS,
     .fini = fini,
 };
 
@@ -369,13 +374,7 @@ const simba_backend sim_postgresql_backend = {
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE,
     .window = SIMBA__SQL_WINDOW,
-    .init = init_deciding,
-    .submit = simba__sql_submit,
-    .expire = simba__sql_expire,
-    .flush = simba__sql_flush,
-    .watch = simba__sql_watch,
-    .unwatch = simba__sql_unwatch,
-    .woken = simba__sql_flush,
-    .close = close_deciding,
+    .init = init_queued,
+    SIMBA__SQL_FUNCTIONS,
     .fini = fini,
 };

@@ -20,10 +20,8 @@ static int64_t trip(sim *s)
 
 static void lock_row(sim *s, sql_session *session, unsigned mutex)
 {
-    sql_call call = {.action = SIMBA__SQL_LOCK, .count = 1};
-    strcpy(call.mutex[0], sim_mutex_name(mutex));
-    model_sql_row_of(&sql_state_of(s)->server, call.mutex[0]); /* it is made when it is first needed */
-    session->conn.in_transaction = true;
+    sql_call call = {.verb = SQL_GUEST, .names = 1};
+    strcpy(call.name[0], sim_mutex_name(mutex));
     sql_session_call(s, session, &call);
 }
 
@@ -46,7 +44,7 @@ static void plan_move(sim *s, unsigned i, jvm_move move, int64_t after_ns)
 }
 
 /* The UPDATE, by the time at which it began. */
-static void update(const sim *s, const sql_jvm *jvm, model_sql_row *row, int64_t now_ms)
+static void update(const sim *s, const sql_jvm *jvm, sql_row *row, int64_t now_ms)
 {
     const simba_timing *timing = &s->plan->timing;
     const bool is_mine = strcmp(row->owner_id, jvm->id) == 0;
@@ -64,12 +62,11 @@ static void update(const sim *s, const sql_jvm *jvm, model_sql_row *row, int64_t
 static void commit(sim *s, unsigned i, sql_session *session)
 {
     sql_jvm *jvm = &sql_state_of(s)->jvm[i];
-    model_sql_row before[SIM_MUTEXES];
-    model_sql_row *row = model_sql_row_of(&sql_state_of(s)->server, sim_mutex_name(jvm->mutex));
+    sql_row *row = sql_row_of(sql_state_of(s), sim_mutex_name(jvm->mutex));
+    const sql_row before = *row;
     const int64_t now_ms = sql_now_ms(s);
-    sql_rows_before(s, before);
     update(s, jvm, row, session->began_ms);
-    sql_rows_compare(s, before, session->began_ms > now_ms ? session->began_ms : now_ms);
+    sql_row_changed(s, &before, row, session->began_ms > now_ms ? session->began_ms : now_ms);
     jvm->holds = strcmp(row->owner_id, jvm->id) == 0;
     jvm->alive = jvm->what != JVM_RELEASE || !jvm->leaves;
     const int64_t wait_ms = row->transition_at > now_ms ? row->transition_at - now_ms : 0;

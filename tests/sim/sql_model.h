@@ -1,19 +1,16 @@
 /* The inside of the model of an SQL server, for the files that make it up:
  *
- *   sql_dialect.c   the process's end: what src/backends/sql takes for a client library. Steps travel as messages on wires
+ *   sql_dialect.c   the process's end: a dialect of src/stores/sql that sends its asks before they are text. They travel on wires
  *   sql_server.c    the server: what goes wrong with it, and the table of sim_model
- *   sql_session.c   a session of it: statements, waits for locked rows, commits. What is granted is told to check.c
- *   sql_listener.c  the process's connection that listens
- *   sql_queue.c     the queue of waiters, and who is notified: what PostgreSQL's function does beside rows
- *   sql_guests.c    sessions that are not ours: contenders of Simba on the JVM, and whoever locks a row for long
+ *   sql_session.c   a session of it: packets, row locks, commits, notifications. What is granted is told to check.c
+ *   sql_guests.c    sessions that are not simba's: contenders of Simba on the JVM, and whoever locks a row for long
  *
- * What a statement does with rows is in tests/lib/model_sql.c, which the unit tests use too. */
+ * It is a table with row locks and another of waiters; it has no rules. */
 #ifndef TESTS_SIM_SQL_MODEL_H
 #define TESTS_SIM_SQL_MODEL_H
 
-#include "backends/sql/listening.h"
-#include "lib/model_sql.h"
 #include "sim/world.h"
+#include "stores/sql/sql.h"
 
 enum {
     SQL_SESSIONS = 512,
@@ -21,81 +18,96 @@ enum {
     SQL_JVMS = 2,
     SQL_LOCKERS = 16,
     SQL_PAST = 256,
-    SQL_WAITERS = 256,
+    SQL_WAITERS = 64, /* also of a packet */
+    SQL_NOTICES = 16,
+    SQL_TEXT = 32,
     /* EV_SERVER: who. The first three are about a session, `arg`; the others about a guest. */
     SQL_EV_BEGIN = 0,
     SQL_EV_COMMITTED,
-    SQL_EV_TIMEOUT, /* of a wait for a lock, or for the next statement */
+    SQL_EV_TIMEOUT, /* of a wait for a lock, or for the next packet */
     SQL_EV_JVM,
     SQL_EV_LOCKER,
 };
 
-#define SQL_LOCK_WAIT_NS SIM_S              /* as the MySQL store sets it */
-#define SQL_IDLE_TRANSACTION_NS (2 * SIM_S) /* likewise */
-#define SQL_IDLE_NS (60 * SIM_S)            /* likewise */
+#define SQL_LOCK_WAIT_NS SIM_S        /* as the MySQL store sets it */
+#define SQL_IDLE_TRANSACTION_NS SIM_S /* likewise */
+#define SQL_IDLE_NS (60 * SIM_S)
 
-/* The kinds of statements besides a step of a batch. */
+typedef struct sql_row {
+    char mutex[4];
+    char owner_id[16];
+    int64_t acquired_at, ttl_at, transition_at;
+    uint64_t version, nonce, nonce_version, revoked_version, note_token, note_number, forgotten_version;
+    int64_t note_written_at;
+    char note[SIM_NOTE_SIZE];
+    size_t note_size;
+    const void *locked_by; /* a session; NULL: nobody */
+    int64_t locked_at;
+} sql_row;
+
+typedef struct sql_waiter {
+    char mutex[4];
+    uint64_t nonce;
+    char channel[SQL_TEXT];
+    int64_t since, until, invited;
+    bool is_gone;
+} sql_waiter;
+
 typedef enum sql_verb {
-    SQL_STEP,
-    SQL_LISTEN, /* on the channel */
-    SQL_NOTIFY, /* the channel, by "0" */
-    SQL_PING,   /* stands for TCP, which asks whether the other end is still there */
+    SQL_READY, /* connect */
+    SQL_ASK,
+    SQL_GUEST, /* a guest's: lock a row, and wait for it */
 } sql_verb;
 
-/* A request on its way to the server. */
-typedef struct sql_ask {
-    simba_request request;
-    char id[16];
-    char note[SIM_NOTE_SIZE];
-    uint64_t floor;
-    bool held_here;
-} sql_ask;
-
-/* A statement on its way to the server, and its answer. */
+/* A packet on its way to the server. */
 typedef struct sql_call {
     sql_verb verb;
-    simba__sql_action action;
-    unsigned count;
-    char mutex[SIM_MUTEXES][4];
-    simba__sql_row row[SIM_MUTEXES];
-    sql_ask ask[SIM_MUTEXES]; /* DECIDE: one for each row. ACQUIRE, RENEW, RELEASE: the first */
-    uint64_t channel;         /* of the client; 0: it does not hear */
+    simba__sql_kind kind;
+    unsigned names, waited, waiters, notices;
+    char name[SIM_MUTEXES][4], waited_name[SIM_MUTEXES][4];
+    /* WRITE: the rows as they are to be, and which parts of them. */
+    unsigned rows;
+    sql_row row[SIM_MUTEXES];
+    bool has_lease[SIM_MUTEXES], has_note[SIM_MUTEXES], is_forgotten[SIM_MUTEXES];
+    sql_waiter waiter[SQL_WAITERS];
+    struct {
+        char channel[SQL_TEXT], payload[16];
+    } notice[SQL_NOTICES];
+    char channel[SQL_TEXT];
 } sql_call;
 
 typedef struct sql_answer {
     char payload[16]; /* of a notification; "": it is an answer */
     int code;         /* 0: it worked */
-    simba__sql_remedy remedy;
-    simba__sql_table table;
-    simba__sql_row row[SIM_MUTEXES];
-    bool matched;
-    uint64_t token;
-    model_sql_row stored; /* READ_NOTE; without a name: there is no such row */
-    int64_t now_ms;       /* likewise */
+    simba__sql_effect effect;
+    bool is_exact; /* READY */
+    unsigned rows, waiters;
+    sql_row row[SIM_MUTEXES];
+    sql_waiter waiter[SQL_WAITERS];
+    int64_t now_ms;
 } sql_answer;
 
 typedef enum sql_phase {
     SQL_FREE_SLOT, /* there is no session */
     SQL_IDLE,
-    SQL_BEGINS,  /* a statement has arrived */
-    SQL_WAITS,   /* for a row that another session has locked */
+    SQL_BEGINS,  /* a packet has arrived */
+    SQL_WAITS,   /* a guest: for a row that another session has locked */
     SQL_COMMITS, /* its writes go to the disk and to the replica */
 } sql_phase;
 
 typedef enum sql_kind { SQL_CLIENT, SQL_JVM, SQL_LOCKER } sql_kind;
 
 typedef struct sql_session {
-    model_sql_conn conn;
     sql_phase phase;
     sql_kind kind;
-    unsigned guest;    /* JVM, LOCKER: which */
-    unsigned wire;     /* CLIENT; 0: the client is gone, and its statement goes on */
-    uint32_t stamp;    /* of the event that it waits for */
-    uint64_t channel;  /* that it listens on; 0: it does not */
-    sql_call call;     /* the statement that is carried out */
-    int64_t began_ms;  /* the server's clock when the statement began */
-    int64_t latest_ms; /* the latest time of this transaction */
-    const model_sql_row *waits_for;
+    unsigned guest; /* JVM, LOCKER: which */
+    unsigned wire;  /* CLIENT; 0: the client is gone, and its statement goes on */
+    uint32_t stamp; /* of the event that it waits for */
+    bool in_transaction;
+    char channel[SQL_TEXT]; /* that it listens on; "": it does not */
+    sql_call call;          /* what is carried out */
+    int64_t began_ms;       /* the server's clock when that began */
+    const sql_row *waits_for;
 } sql_session;
 
 /* A contender of Simba on the JVM. */
@@ -117,26 +129,19 @@ typedef struct sql_locker {
 /* A row before a commit. */
 typedef struct sql_past {
     int64_t at;
-    model_sql_row row;
+    sql_row row;
 } sql_past;
 
-/* Somebody in the queue of a mutex. */
-typedef struct sql_waiter {
-    char mutex[4];
-    uint64_t nonce, channel;
-    int64_t since, until, invited;
-} sql_waiter;
-
 typedef struct sql_state {
-    model_sql server;
+    sql_row row[SIM_MUTEXES];
+    unsigned rows;
+    bool is_exact;
     sql_session session[SQL_SESSIONS];
     unsigned sessions; /* the sessions that were ever used in this run come first */
     uint32_t stamps;
-    bool is_old;    /* it does not know SKIP LOCKED */
     bool is_pooled; /* LISTEN is accepted, and nothing ever arrives */
     sql_waiter queue[SQL_WAITERS];
     unsigned waiters;
-    unsigned lanes;
     int64_t commit_ns; /* how long the disk and the replica take, at most */
     int64_t slow_until, slow_ns;
     sql_jvm jvm[SQL_JVMS];
@@ -155,38 +160,14 @@ static inline sql_state *sql_state_of(const sim *s)
 
 extern const simba_backend sim_sql_backend, sim_postgresql_backend;
 
-/* --- sql_listener.c ----------------------------------------------------------------------------------- */
-
-typedef struct sql_listener {
-    simba__sql_listening listening;
-    sim *s;
-    unsigned process;
-    unsigned wire; /* 0: none */
-    uint64_t channel;
-    simba_timer ping;
-    bool awaits;    /* an answer to the latest ping, to LISTEN, or to the attempt to connect */
-    bool is_asked;  /* and that ping was sent for the listening's sake */
-    bool is_to_ask; /* such a ping is to follow */
-} sql_listener;
-
-int sql_listener_init(sql_listener *self, sim *s, unsigned process, simba__sql_store *store, simba_host *host);
-void sql_listener_close(sql_listener *self);
-/* A lane is connected: listen, if somebody waits and it is time. */
-void sql_listener_wake(sql_listener *self);
-/* For the queue; 0: stay out of it. */
-uint64_t sql_listener_channel(const sql_listener *self);
-
-/* --- sql_queue.c -------------------------------------------------------------------------------------- */
-
-/* A row was read for a waiter; a request about it was decided. */
-void sql_queue_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms);
-void sql_queue_decided(sim *s, simba__sql_row *row, uint64_t channel);
-/* All sessions that listen there are told. */
-void sql_notify(sim *s, uint64_t channel, const char *payload);
-
 /* --- sql_session.c ------------------------------------------------------------------------------------ */
 
 int64_t sql_now_ms(const sim *s);
+/* NULL: there is none. */
+sql_row *sql_row_find(sql_state *state, const char *mutex);
+/* It is made if it is missing. */
+sql_row *sql_row_of(sql_state *state, const char *mutex);
+bool sql_row_is_held(const sql_row *row, int64_t now_ms);
 sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wire);
 void sql_session_call(sim *s, sql_session *session, const sql_call *call);
 /* The client is gone. The server carries out its statement all the same. */
@@ -196,12 +177,8 @@ void sql_session_end(sim *s, sql_session *session);
 /* The server dies. Some of the transactions that were being committed are committed. */
 void sql_sessions_crash(sim *s);
 void sql_session_event(sim *s, const sim_event *event);
-/* Rows may have been unlocked: sessions that wait look again. */
-void sql_sessions_wake(sim *s);
-/* Before and after rows are changed: tell check.c. `now_ms`: the time by which that was decided. */
-void sql_rows_before(sim *s, model_sql_row before[SIM_MUTEXES]);
-void sql_rows_compare(sim *s, const model_sql_row before[SIM_MUTEXES], int64_t now_ms);
-bool sql_row_is_held(const model_sql_row *row, int64_t now_ms);
+/* Before and after a row is changed: tell check.c. `now_ms`: the time by which that was decided. */
+void sql_row_changed(sim *s, const sql_row *before, const sql_row *after, int64_t now_ms);
 
 /* --- sql_guests.c ------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* A model SQL server, set up as we set up MySQL, or one that decides and notifies, as PostgreSQL does: its
+/* A model SQL server, as MySQL is, or one that notifies, as PostgreSQL does: its
  * connections and its faults. It restarts, promotes a replica, sets its clock back, runs statements slowly, locks
  * rows, and ends connections. */
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static void bytes(sim *s, unsigned wire, const char *data, size_t length)
     sql_call call;
     (void)length;
     memcpy(&call, data, sizeof call);
-    sim_tell(s, "process %u wire %u: action %d, %u rows, %s", wire_process(s, wire), wire, (int)call.action, call.count,
-             call.count ? call.mutex[0] : "");
+    sim_tell(s, "process %u wire %u: ask %d, %u names, %s", wire_process(s, wire), wire, (int)call.kind, call.names,
+             call.names ? call.name[0] : "");
     sql_session_call(s, wire_peer(s, wire), &call);
 }
 
@@ -80,7 +80,7 @@ static void lose_writes(sim *s, int64_t lost_ms)
         if (past->at <= s->now - lost_ms * SIM_MS)
             break;
         if (past->row.mutex[0]) {
-            model_sql_row *row = model_sql_row_of(&state->server, past->row.mutex);
+            sql_row *row = sql_row_of(state, past->row.mutex);
             *row = past->row;
             row->locked_by = NULL;
         }
@@ -126,18 +126,17 @@ static void fault(sim *s, const sim_item *item, int64_t until)
 /* An administrator, after whose statement the row is nobody's. */
 static void force_release(sim *s, unsigned mutex)
 {
-    model_sql_row before[SIM_MUTEXES];
-    model_sql_row *row = model_sql_row_of(&sql_state_of(s)->server, sim_mutex_name(mutex));
+    sql_row *row = sql_row_of(sql_state_of(s), sim_mutex_name(mutex));
+    const sql_row before = *row;
     if (row->locked_by || !sql_row_is_held(row, sql_now_ms(s)))
         return;
-    sql_rows_before(s, before);
     if (row->nonce_version == row->version)
         check_revoked(s, mutex, row->version);
     row->owner_id[0] = '\0';
     row->acquired_at = row->ttl_at = row->transition_at = 0;
     row->revoked_version = row->version++;
     row->nonce_version = 0;
-    sql_rows_compare(s, before, sql_now_ms(s));
+    sql_row_changed(s, &before, row, sql_now_ms(s));
 }
 
 /* Of a process: the server ends its connections, or they have lost each other. */
@@ -164,7 +163,7 @@ static void healed(sim *s)
 
 static bool owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
 {
-    const model_sql_row *row = model_sql_row_of(&sql_state_of(s)->server, sim_mutex_name(mutex));
+    const sql_row *row = sql_row_of(sql_state_of(s), sim_mutex_name(mutex));
     memset(ret_owner, 0, sizeof *ret_owner);
     if (!sql_row_is_held(row, sql_now_ms(s)))
         return false;
@@ -192,19 +191,12 @@ static void state_free(void *servers)
 static void begin(sim *s)
 {
     sql_state *state = sql_state_of(s);
-    model_sql_init(&state->server);
-    state->server.table.is_exact = !sim_chance(s, 150);
-    state->sessions = state->stamps = state->lockers = state->pasts = 0;
+    memset(state->row, 0, sizeof state->row);
+    state->rows = state->sessions = state->stamps = state->lockers = state->pasts = state->waiters = 0;
+    state->is_exact = !sim_chance(s, 150);
     state->slow_until = 0;
-    state->is_old = sim_chance(s, 150);
-    state->server.table.skips_locked = !state->is_old;
-    state->server.waits_to_decide = true;
-    state->lanes = (unsigned)sim_pick(s, 1, 3);
-    /* One try of a renewal has a quarter of the transition. On one connection a batch of others has to fit in, too: docs/safety.md, L3. */
-    if (state->lanes == 1 && s->plan->timing.transition_ms * SIM_MS < 40 * 2 * s->plan->latency_ns)
-        state->lanes = 2;
-    /* All wait for a lock once, and once more if the server cannot skip it. */
-    s->checks.neighbour_ns = (state->is_old ? 2 : 1) * (SQL_LOCK_WAIT_NS + 200 * SIM_MS);
+    state->is_pooled = false;
+    s->checks.neighbour_ns = 0; /* nobody ever waits for somebody else's row */
     state->commit_ns = sim_pick(s, SIM_MS, 10 * SIM_MS);
     sql_guests_begin(s);
 }
@@ -213,10 +205,8 @@ static void begin_postgresql(sim *s)
 {
     sql_state *state = sql_state_of(s);
     begin(s);
-    state->server.table.is_exact = true;
-    state->server.waits_to_decide = false;
+    state->is_exact = true;
     state->is_pooled = sim_chance(s, 150);
-    state->waiters = 0;
 }
 
 static void end(sim *s)

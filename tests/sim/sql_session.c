@@ -1,8 +1,7 @@
-/* A session of the model of an SQL server. A statement takes a moment to begin, and reads the server's clock then.
- * It takes the locks that it needs, one row after the other, and waits for those that another session has: for a
- * second at most, or until the server finds a deadlock. A commit goes to the disk and to the replica before anybody
- * sees it or hears of it, as in semi-synchronous replication (AFTER_SYNC); if the server dies meanwhile, chance
- * decides whether it got there. */
+/* A session of the model of an SQL server. A packet takes a moment to begin. Packet 1 locks the rows that nobody else has locked, and
+ * reads the server's clock after that; a guest waits for its row, for a second at most, or until the server finds a deadlock. A commit
+ * goes to the disk and to the replica before anybody sees it or hears of it, as in semi-synchronous replication (AFTER_SYNC); if the
+ * server dies meanwhile, chance decides whether it got there. A transaction that is idle for too long ends with its connection. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,27 @@ int64_t sql_now_ms(const sim *s)
     return store_now(s).epoch_us / 1000;
 }
 
+/* --- rows ------------------------------------------------------------------------------------------------- */
+
+sql_row *sql_row_find(sql_state *state, const char *mutex)
+{
+    for (unsigned i = 0; i < state->rows; i++)
+        if (strcmp(state->row[i].mutex, mutex) == 0)
+            return &state->row[i];
+    return NULL;
+}
+
+sql_row *sql_row_of(sql_state *state, const char *mutex)
+{
+    sql_row *row = sql_row_find(state, mutex);
+    if (row)
+        return row;
+    row = &state->row[state->rows++];
+    *row = (sql_row){0};
+    strcpy(row->mutex, mutex);
+    return row;
+}
+
 /* --- what is granted -------------------------------------------------------------------------------------- */
 
 typedef struct lock {
@@ -20,19 +40,19 @@ typedef struct lock {
     uint64_t token, nonce; /* 0: a JVM contender's */
 } lock;
 
-bool sql_row_is_held(const model_sql_row *row, int64_t now_ms)
+bool sql_row_is_held(const sql_row *row, int64_t now_ms)
 {
     return row->owner_id[0] != '\0' && row->transition_at >= now_ms;
 }
 
-static lock look_at(const model_sql_row *row, int64_t now_ms)
+static lock look_at(const sql_row *row, int64_t now_ms)
 {
     const bool ours = row->nonce_version == row->version;
     return (lock){sql_row_is_held(row, now_ms), ours ? row->version : 0, ours ? row->nonce : 0};
 }
 
 /* The party that asks under this nonce right now. */
-static unsigned grantee_of(const sim *s, unsigned mutex, const model_sql_row *row)
+static unsigned grantee_of(const sim *s, unsigned mutex, const sql_row *row)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
         const sim_party *party = &s->party[i];
@@ -43,7 +63,7 @@ static unsigned grantee_of(const sim *s, unsigned mutex, const model_sql_row *ro
     return SIM_NOBODY;
 }
 
-static void remember(sim *s, const model_sql_row *row)
+static void remember(sim *s, const sql_row *row)
 {
     sql_state *state = sql_state_of(s);
     if (s->plan->broken != SIM_BROKEN_LOST_WRITES)
@@ -53,8 +73,17 @@ static void remember(sim *s, const model_sql_row *row)
     state->past[state->pasts++ % SQL_PAST] = (sql_past){s->now, *row};
 }
 
-static void compare(sim *s, unsigned mutex, const model_sql_row *before, const model_sql_row *after, int64_t now_ms)
+static unsigned mutex_of(const sql_row *row)
 {
+    unsigned m = 0;
+    while (m < SIM_MUTEXES - 1 && strcmp(row->mutex, sim_mutex_name(m)) != 0)
+        m++;
+    return m;
+}
+
+void sql_row_changed(sim *s, const sql_row *before, const sql_row *after, int64_t now_ms)
+{
+    const unsigned mutex = mutex_of(after);
     const lock was = look_at(before, now_ms), is = look_at(after, now_ms);
     const unsigned grantee = is.held && is.token > 0 ? grantee_of(s, mutex, after) : SIM_NOBODY;
     const bool is_other =
@@ -64,7 +93,6 @@ static void compare(sim *s, unsigned mutex, const model_sql_row *before, const m
     sim_tell(s, "%s: %s \"%s\" version %llu until %lld", after->mutex, is.held ? "held by" : "free", after->owner_id,
              (unsigned long long)after->version, (long long)after->transition_at);
     remember(s, before);
-    /* A renewal goes by the time at which it began. When it had to wait for the row, the lease may have ended meanwhile. */
     if (is.held && is_other) {
         if (was.held && after->version > before->version + 1)
             check_freed(s, mutex); /* one transaction gives it back and grants it */
@@ -79,35 +107,31 @@ static void compare(sim *s, unsigned mutex, const model_sql_row *before, const m
     }
 }
 
-void sql_rows_before(sim *s, model_sql_row before[SIM_MUTEXES])
-{
-    memset(before, 0, SIM_MUTEXES * sizeof *before);
-    for (unsigned m = 0; m < sql_state_of(s)->server.count; m++)
-        before[m] = sql_state_of(s)->server.rows[m];
-}
-
-void sql_rows_compare(sim *s, const model_sql_row before[SIM_MUTEXES], int64_t now_ms)
-{
-    const model_sql *server = &sql_state_of(s)->server;
-    for (unsigned i = 0; i < server->count; i++)
-        for (unsigned m = 0; m < s->plan->mutexes; m++)
-            if (strcmp(server->rows[i].mutex, sim_mutex_name(m)) == 0)
-                compare(s, m, &before[i], &server->rows[i], now_ms);
-}
-
 /* --- life ------------------------------------------------------------------------------------------------- */
 
-static void forget(sql_session *session)
+/* The transaction is over, with its locks. */
+static void unlock(sim *s, sql_session *session)
 {
-    model_sql_roll_back(&session->conn);
+    sql_state *state = sql_state_of(s);
+    for (unsigned i = 0; i < state->rows; i++)
+        if (state->row[i].locked_by == session)
+            state->row[i].locked_by = NULL;
+    session->in_transaction = false;
+}
+
+static void wake(sim *s);
+
+static void forget(sim *s, sql_session *session)
+{
+    unlock(s, session);
     session->phase = SQL_FREE_SLOT;
     session->stamp = 0;
 }
 
 void sql_session_end(sim *s, sql_session *session)
 {
-    forget(session);
-    sql_sessions_wake(s);
+    forget(s, session);
+    wake(s);
 }
 
 static void plan(sim *s, sql_session *session, unsigned what, int64_t after_ns)
@@ -126,8 +150,8 @@ static void become_idle(sim *s, sql_session *session)
     session->waits_for = NULL;
     if (session->kind == SQL_CLIENT && session->wire == 0)
         sql_session_end(s, session);
-    else if (session->kind == SQL_CLIENT && session->channel == 0)
-        plan(s, session, SQL_EV_TIMEOUT, session->conn.in_transaction ? SQL_IDLE_TRANSACTION_NS : SQL_IDLE_NS);
+    else if (session->kind == SQL_CLIENT && session->channel[0] == '\0')
+        plan(s, session, SQL_EV_TIMEOUT, session->in_transaction ? SQL_IDLE_TRANSACTION_NS : SQL_IDLE_NS);
 }
 
 sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wire)
@@ -140,7 +164,7 @@ sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wir
         abort();
     if (i == state->sessions)
         state->sessions++;
-    state->session[i] = (sql_session){.kind = kind, .guest = guest, .wire = wire, .conn.server = &state->server};
+    state->session[i] = (sql_session){.kind = kind, .guest = guest, .wire = wire};
     become_idle(s, &state->session[i]);
     return &state->session[i];
 }
@@ -154,112 +178,147 @@ static void answer(sim *s, sql_session *session, const sql_answer *what)
         sql_guest_answered(s, session, what->code == 0);
 }
 
-static void fail(sim *s, sql_session *session, simba__sql_remedy remedy, const char *why)
+static void fail(sim *s, sql_session *session, simba__sql_effect effect, const char *why)
 {
     sim_tell(s, "session %u: %s", (unsigned)(session - sql_state_of(s)->session), why);
-    if (remedy == SIMBA__SQL_RETRY || !session->conn.in_transaction)
-        model_sql_roll_back(&session->conn);
-    answer(s, session, &(sql_answer){.code = SIMBA_ESTORE, .remedy = remedy});
-    sql_sessions_wake(s);
+    unlock(s, session);
+    answer(s, session, &(sql_answer){.code = SIMBA_ESTORE, .effect = effect});
+    wake(s);
 }
 
-/* --- statements ------------------------------------------------------------------------------------------- */
+/* --- packets ---------------------------------------------------------------------------------------------- */
 
-/* The statement as model_sql.c takes it. */
-typedef struct sql_statement {
-    simba__sql_step step;
-    simba__sql_row *rows[SIM_MUTEXES];
-    simba__sql_item items[SIM_MUTEXES];
-} sql_statement;
-
-static void prepare(sql_session *session, sql_statement *ret)
+/* A client that stops between its packets keeps its rows, until the server's patience ends. */
+static void excuse_lock(sim *s, const sql_row *row)
 {
-    sql_call *call = &session->call;
-    for (unsigned i = 0; i < SIM_MUTEXES; i++) {
-        sql_ask *ask = &call->ask[i];
-        ret->items[i] = (simba__sql_item){.ask = ask->request, .floor = ask->floor, .held_here = ask->held_here};
-        ret->items[i].ask.mutex = call->mutex[i];
-        ret->items[i].ask.id = ask->id;
-        ret->items[i].ask.note = ask->note;
-    }
-    for (unsigned i = 0; i < call->count; i++) {
-        call->row[i].mutex = call->mutex[i];
-        call->row[i].item = &ret->items[i];
-        ret->rows[i] = &call->row[i];
-    }
-    ret->step = (simba__sql_step){.action = call->action, .rows = ret->rows, .count = call->count, .item = ret->items};
+    if (s->now - row->locked_at > 4 * s->plan->latency_ns + 10 * SIM_MS)
+        check_row_locked(s, mutex_of(row), row->locked_at, row->locked_at + SQL_IDLE_TRANSACTION_NS + 100 * SIM_MS);
 }
 
-static bool commits(const sql_session *session)
-{
-    switch (session->call.action) {
-    case SIMBA__SQL_COMMIT:
-    case SIMBA__SQL_MAKE:
-    case SIMBA__SQL_ACQUIRE:
-    case SIMBA__SQL_RENEW:
-    case SIMBA__SQL_RELEASE:
-    case SIMBA__SQL_DECIDE:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* PostgreSQL's function keeps the queue, too. */
-static void keep_queue(sim *s, sql_session *session)
-{
-    const sql_call *call = &session->call;
-    for (unsigned i = 0; i < call->count; i++) {
-        const simba__sql_row *row = &call->row[i];
-        if (call->action == SIMBA__SQL_DECIDE)
-            sql_queue_decided(s, &session->call.row[i], call->channel);
-        else if (call->action == SIMBA__SQL_GET)
-            sql_queue_keep(s, row->mutex, call->channel, row->row.owner.transition_at_ms, row->now_ms);
-    }
-}
-
-/* It has its locks. */
-static void carry_out(sim *s, sql_session *session)
+static void lock_rows(sim *s, sql_session *session)
 {
     sql_state *state = sql_state_of(s);
-    sql_statement statement;
-    model_sql_row before[SIM_MUTEXES];
-    simba__sql_failure why = {0};
+    const sql_call *call = &session->call;
     sql_answer result = {0};
-    prepare(session, &statement);
-    state->server.now_ms = session->began_ms;
-    session->latest_ms = session->began_ms > session->latest_ms ? session->began_ms : session->latest_ms;
-    sql_rows_before(s, before);
-    result.code = model_sql_carry_out(&session->conn, &statement.step, &result.table, &why);
-    sql_rows_compare(s, before, session->latest_ms > sql_now_ms(s) ? session->latest_ms : sql_now_ms(s));
-    if (!session->conn.in_transaction)
-        session->latest_ms = 0;
-    keep_queue(s, session);
-    result.remedy = why.remedy;
-    result.matched = statement.step.matched;
-    result.token = statement.step.token;
-    memcpy(result.row, session->call.row, sizeof result.row);
-    session->conn.log[0] = '\0';
+    session->in_transaction = true;
+    for (unsigned i = 0; i < call->names; i++) {
+        sql_row *row = sql_row_find(state, call->name[i]);
+        if (row && row->locked_by && row->locked_by != session) {
+            excuse_lock(s, row);
+        } else if (row) {
+            row->locked_at = row->locked_by ? row->locked_at : s->now;
+            row->locked_by = session;
+            result.row[result.rows++] = *row;
+        }
+    }
+    for (unsigned i = 0; i < state->waiters; i++)
+        for (unsigned k = 0; k < call->waited; k++)
+            if (strcmp(state->queue[i].mutex, call->waited_name[k]) == 0)
+                result.waiter[result.waiters++] = state->queue[i];
+    result.now_ms = sql_now_ms(s);
     answer(s, session, &result);
-    sql_sessions_wake(s);
 }
 
-static void go_on(sim *s, sql_session *session)
+static void read_rows(sim *s, sql_session *session)
 {
-    if (session->kind == SQL_CLIENT && commits(session)) {
-        session->phase = SQL_COMMITS;
-        plan(s, session, SQL_EV_COMMITTED, sim_pick(s, 1000, sql_state_of(s)->commit_ns));
-    } else {
-        carry_out(s, session);
+    sql_answer result = {.now_ms = session->began_ms};
+    for (unsigned i = 0; i < session->call.names; i++) {
+        const sql_row *row = sql_row_find(sql_state_of(s), session->call.name[i]);
+        if (row)
+            result.row[result.rows++] = *row;
+    }
+    answer(s, session, &result);
+}
+
+static void make_rows(sim *s, const sql_call *call)
+{
+    for (unsigned i = 0; i < call->names; i++)
+        (void)sql_row_of(sql_state_of(s), call->name[i]);
+}
+
+static void put_row(sim *s, const sql_session *session, unsigned n)
+{
+    const sql_call *call = &session->call;
+    const sql_row *from = &call->row[n];
+    sql_row *row = sql_row_find(sql_state_of(s), from->mutex);
+    if (!row || row->locked_by != session)
+        abort(); /* rows are locked until they are written */
+    const sql_row before = *row;
+    if (call->is_forgotten[n]) {
+        row->note_size = 0;
+        row->note_token = row->note_number = 0;
+        row->forgotten_version = from->forgotten_version;
+    }
+    if (call->has_lease[n]) {
+        strcpy(row->owner_id, from->owner_id);
+        row->acquired_at = from->acquired_at;
+        row->ttl_at = from->ttl_at;
+        row->transition_at = from->transition_at;
+        row->version = from->version;
+        row->nonce = from->nonce;
+        row->nonce_version = from->nonce_version;
+        row->revoked_version = from->revoked_version;
+    }
+    if (call->has_note[n]) {
+        memcpy(row->note, from->note, sizeof row->note);
+        row->note_size = from->note_size;
+        row->note_token = from->note_token;
+        row->note_number = from->note_number;
+        row->note_written_at = from->note_written_at;
+    }
+    sql_row_changed(s, &before, row, sql_now_ms(s));
+}
+
+static void put_waiter(sql_state *state, const sql_waiter *from)
+{
+    unsigned i = 0;
+    while (i < state->waiters &&
+           (state->queue[i].nonce != from->nonce || strcmp(state->queue[i].mutex, from->mutex) != 0))
+        i++;
+    if (from->is_gone && i < state->waiters)
+        state->queue[i] = state->queue[--state->waiters];
+    else if (!from->is_gone && i < SQL_WAITERS) {
+        state->queue[i] = *from;
+        state->waiters += i == state->waiters;
     }
 }
 
-/* --- locks ------------------------------------------------------------------------------------------------ */
+/* All sessions that listen there are told. */
+static void notify(sim *s, const char *channel, const char *payload)
+{
+    sql_state *state = sql_state_of(s);
+    sql_answer news = {0};
+    strcpy(news.payload, payload);
+    sim_tell(s, "notify %s: %s", channel, payload);
+    for (unsigned i = 0; i < state->sessions && !state->is_pooled; i++) {
+        const sql_session *session = &state->session[i];
+        if (session->phase != SQL_FREE_SLOT && session->wire && strcmp(session->channel, channel) == 0)
+            wire_answer(s, session->wire, (const char *)&news, sizeof news);
+    }
+}
 
-static sql_session *holder_of(sim *s, const model_sql_row *row)
+/* It is on the disk. */
+static void commit(sim *s, sql_session *session)
+{
+    const sql_call *call = &session->call;
+    for (unsigned i = 0; i < call->rows; i++)
+        put_row(s, session, i);
+    for (unsigned i = 0; i < call->waiters; i++)
+        put_waiter(sql_state_of(s), &call->waiter[i]);
+    make_rows(s, call);
+    unlock(s, session);
+    for (unsigned i = 0; i < call->notices; i++)
+        notify(s, call->notice[i].channel, call->notice[i].payload);
+    answer(s, session, &(sql_answer){0});
+    wake(s);
+}
+
+/* --- guests ------------------------------------------------------------------------------------------------ */
+
+static sql_session *holder_of(sim *s, const sql_row *row)
 {
     for (unsigned i = 0; i < sql_state_of(s)->sessions; i++)
-        if (row && row->locked_by == &sql_state_of(s)->session[i].conn)
+        if (row && row->locked_by == &sql_state_of(s)->session[i])
             return &sql_state_of(s)->session[i];
     return NULL;
 }
@@ -276,79 +335,79 @@ static bool is_deadlock(sim *s, const sql_session *session)
     return false;
 }
 
-static void wait(sim *s, sql_session *session, const model_sql_row *row)
+static void take_lock(sim *s, sql_session *session)
 {
-    const bool is_new = session->phase != SQL_WAITS || session->waits_for != row;
+    sql_row *row = sql_row_of(sql_state_of(s), session->call.name[0]);
+    if (!row->locked_by || row->locked_by == session) {
+        row->locked_at = row->locked_by ? row->locked_at : s->now;
+        row->locked_by = session;
+        session->in_transaction = true;
+        answer(s, session, &(sql_answer){0});
+        return;
+    }
+    const bool is_new = session->phase != SQL_WAITS;
     session->waits_for = row;
-    if (session->phase != SQL_WAITS)
+    if (is_new)
         plan(s, session, SQL_EV_TIMEOUT, SQL_LOCK_WAIT_NS);
     session->phase = SQL_WAITS;
-    if (!is_new)
-        return;
-    for (unsigned m = 0; m < s->plan->mutexes; m++)
-        if (strcmp(row->mutex, sim_mutex_name(m)) == 0)
-            check_row_locked(s, m, s->now, s->now + SQL_LOCK_WAIT_NS);
-    if (is_deadlock(s, session))
-        fail(s, sim_chance(s, 500) ? session : holder_of(s, row), SIMBA__SQL_RETRY, "deadlock");
+    if (is_new && is_deadlock(s, session))
+        fail(s, sim_chance(s, 500) ? session : holder_of(s, row), SIMBA__SQL_AGAIN, "deadlock");
 }
 
-static void take_locks(sim *s, sql_session *session)
-{
-    sql_statement statement;
-    prepare(session, &statement);
-    sql_state_of(s)->server.now_ms = session->began_ms;
-    const model_sql_row *row = model_sql_lock(&session->conn, &statement.step);
-    if (row)
-        wait(s, session, row);
-    else
-        go_on(s, session);
-}
-
-void sql_sessions_wake(sim *s)
+/* Rows may have been unlocked: guests that wait look again. */
+static void wake(sim *s)
 {
     for (unsigned i = 0; i < sql_state_of(s)->sessions; i++) {
         sql_session *session = &sql_state_of(s)->session[i];
         if (session->phase == SQL_WAITS && session->waits_for->locked_by == NULL)
-            take_locks(s, session);
+            take_lock(s, session);
     }
 }
 
 /* --- events ----------------------------------------------------------------------------------------------- */
 
-static void carry_out_verb(sim *s, sql_session *session)
-{
-    if (session->call.verb == SQL_LISTEN)
-        session->channel = session->call.channel;
-    else if (session->call.verb == SQL_NOTIFY)
-        sql_notify(s, session->call.channel, "0");
-    answer(s, session, &(sql_answer){0});
-}
-
-static void read_note(sim *s, sql_session *session)
-{
-    const model_sql *server = &sql_state_of(s)->server;
-    sql_answer found = {.now_ms = session->began_ms};
-    for (size_t i = 0; i < server->count; i++)
-        if (strcmp(server->rows[i].mutex, session->call.mutex[0]) == 0)
-            found.stored = server->rows[i];
-    answer(s, session, &found);
-}
-
 static void begin(sim *s, sql_session *session)
 {
+    const sql_call *call = &session->call;
     session->began_ms = sql_now_ms(s);
-    if (session->call.verb != SQL_STEP) {
-        carry_out_verb(s, session);
+    if (call->verb == SQL_GUEST) {
+        take_lock(s, session);
         return;
     }
-    if (session->call.action == SIMBA__SQL_READY)
-        answer(s, session, &(sql_answer){.table = sql_state_of(s)->server.table});
-    else if (session->call.action == SIMBA__SQL_READ_NOTE)
-        read_note(s, session);
-    else if (session->call.action == SIMBA__SQL_LOCK_FREE && sql_state_of(s)->is_old)
-        fail(s, session, SIMBA__SQL_TELL, "what is SKIP LOCKED?");
-    else
-        take_locks(s, session);
+    if (call->verb == SQL_READY) {
+        answer(s, session, &(sql_answer){.is_exact = sql_state_of(s)->is_exact});
+        return;
+    }
+    switch (call->kind) {
+    case SIMBA__SQL_LOCK:
+        lock_rows(s, session);
+        break;
+    case SIMBA__SQL_MAKE:
+        unlock(s, session);
+        wake(s);
+        session->phase = SQL_COMMITS;
+        plan(s, session, SQL_EV_COMMITTED, sim_pick(s, 1000, sql_state_of(s)->commit_ns));
+        break;
+    case SIMBA__SQL_WRITE:
+        session->phase = SQL_COMMITS;
+        plan(s, session, SQL_EV_COMMITTED, sim_pick(s, 1000, sql_state_of(s)->commit_ns));
+        break;
+    case SIMBA__SQL_ROLLBACK:
+        unlock(s, session);
+        answer(s, session, &(sql_answer){0});
+        wake(s);
+        break;
+    case SIMBA__SQL_LISTEN:
+        strcpy(session->channel, call->channel);
+        answer(s, session, &(sql_answer){0});
+        break;
+    case SIMBA__SQL_NOTIFY:
+        notify(s, call->channel, "0");
+        answer(s, session, &(sql_answer){0});
+        break;
+    default:
+        read_rows(s, session);
+    }
 }
 
 void sql_session_call(sim *s, sql_session *session, const sql_call *call)
@@ -377,18 +436,18 @@ void sql_session_leave(sim *s, sql_session *session)
 void sql_sessions_crash(sim *s)
 {
     sql_state *state = sql_state_of(s);
-    for (unsigned i = 0; i < sql_state_of(s)->sessions; i++)
+    for (unsigned i = 0; i < state->sessions; i++)
         if (state->session[i].phase != SQL_FREE_SLOT && state->session[i].phase != SQL_COMMITS)
-            forget(&state->session[i]);
-    for (unsigned i = 0; i < sql_state_of(s)->sessions; i++) {
+            forget(s, &state->session[i]);
+    for (unsigned i = 0; i < state->sessions; i++) {
         sql_session *session = &state->session[i];
         if (session->phase == SQL_FREE_SLOT)
             continue;
         session->wire = 0;
         if (sim_chance(s, 500))
-            carry_out(s, session); /* and nobody hears of it */
+            commit(s, session); /* and nobody hears of it */
         else
-            forget(session);
+            forget(s, session);
     }
 }
 
@@ -400,9 +459,12 @@ void sql_session_event(sim *s, const sim_event *event)
     if (event->who == SQL_EV_BEGIN)
         begin(s, session);
     else if (event->who == SQL_EV_COMMITTED)
-        carry_out(s, session);
+        commit(s, session);
     else if (session->phase == SQL_WAITS)
-        fail(s, session, SIMBA__SQL_LOCKED, "the row stays locked");
-    else if (session->wire) /* nothing was said for too long */
-        wire_drop(s, session->wire);
+        fail(s, session, SIMBA__SQL_AGAIN, "the row stays locked");
+    else if (session->wire) { /* nothing was said for too long */
+        const unsigned wire = session->wire;
+        sql_session_end(s, session);
+        wire_drop(s, wire);
+    }
 }

@@ -33,18 +33,6 @@ static void zookeeper_session_is_not_believed_in_for_too_long(void **state)
     every_promise_is_kept("zk-liveness", "kills=1,breaks=0,changes=0,delays=1,pauses=0");
 }
 
-/* Batches of two clients, whose connections are lost, and whose rows somebody locks; a server that skips such rows, and one that
- * does not; and one that decides. */
-static void batches_keep_their_promises(void **state)
-{
-    (void)state;
-    if (!machine_find("sql-batch"))
-        skip(); /* that store was left out */
-    every_promise_is_kept("sql-batch", "batches=2,losses=0,locks=0,ticks=0");
-    every_promise_is_kept("sql-batch", "batches=2,losses=0,locks=0,ticks=0,skips=0");
-    every_promise_is_kept("sql-batch", "batches=3,losses=1,locks=1,ticks=0,decides=1");
-}
-
 /* Two clients enter, wait, lead and leave, in every order. */
 static void zookeeper_queue_has_one_leader(void **state)
 {
@@ -83,7 +71,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zookeeper_session_is_not_believed_in_for_too_long),
         cmocka_unit_test(redis_waiters_keep_their_place),
-        cmocka_unit_test(batches_keep_their_promises),
         cmocka_unit_test(zookeeper_queue_has_one_leader),
         cmocka_unit_test(bounds_are_checked),
     };

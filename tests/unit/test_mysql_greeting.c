@@ -4,7 +4,7 @@
 #include "lib/cm.h"
 #include "lib/mysql_speech.h"
 
-#include "backends/mysql/greeting.h"
+#include "stores/mysql/greeting.h"
 
 static mysql_speech hello;
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "lib/cm.h"
+#include "stores/postgresql/postgresql.h"
 
-#include "backends/postgresql/error.h"
 #include "util/url.h"
 
 static simba__pg_options options;
@@ -57,7 +57,7 @@ static void about_defaults(void **state)
 static void about_said(void **state)
 {
     (void)state;
-    assert_int_equal(parse("postgres://a:1,[::1]:2,c/d?sslmode=prefer&schema=locks&table=mine&connections=3&create=yes&"
+    assert_int_equal(parse("postgres://a:1,[::1]:2,c/d?sslmode=prefer&schema=locks&table=mine&create=yes&"
                            "connect-timeout=700ms&target_session_attrs=any&application_name=nightly"),
                      0);
     assert_option("sslmode", "prefer");
@@ -71,7 +71,6 @@ static void about_said(void **state)
     assert_string_equal(options.where, "a:1,[::1]:2,c:5432");
     assert_string_equal(options.schema, "locks");
     assert_string_equal(options.table, "mine");
-    assert_int_equal(options.connections, 3);
     assert_true(options.create);
     assert_int_equal(options.connect_timeout_ms, 700);
     simba__pg_options_free(&options);
@@ -137,7 +136,6 @@ static void about_refused(void **state)
         {"postgresql://a/d?target_session_attrs=standby", "target_session_attrs"},
         {"postgresql://a/d?table=x;drop", "table"},
         {"postgresql://a/d?schema=\"s\"", "schema"},
-        {"postgresql://a/d?connections=9", "connections"},
         {"postgresql://a/d?create=perhaps", "create"},
         {"postgresql://a/d?connect-timeout=0", "connect-timeout"},
         {"postgresql://a/d?host=b", "twice"},
@@ -162,52 +160,51 @@ static void about_keys(void **state)
             assert_string_not_equal(*key, none[i]);
 }
 
-/* Every class of the table at the top of error.c. */
+/* Every class of the table at the top of errors.c. */
 static void about_errors(void **state)
 {
     (void)state;
     static const struct {
         const char *sqlstate;
         int code;
-        simba__sql_remedy remedy;
+        simba__sql_effect effect;
     } known[] = {
-        {"08006", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-        {"08P01", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-        {"0A000", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-        {"22003", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
-        {"23505", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
-        {"25006", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
+        {"08006", SIMBA_EUNAVAILABLE, SIMBA__SQL_AWAY},
+        {"08P01", SIMBA_EUNAVAILABLE, SIMBA__SQL_AWAY},
+        {"0A000", SIMBA_EUNAVAILABLE, SIMBA__SQL_AWAY},
+        {"22003", SIMBA_ESTORE, SIMBA__SQL_ALONE},
+        {"23505", SIMBA_ESTORE, SIMBA__SQL_ALONE},
+        {"25006", SIMBA_EUNAVAILABLE, SIMBA__SQL_AWAY},
         {"25P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
-        {"28P01", SIMBA_EPERM, SIMBA__SQL_RECONNECT},
-        {"28000", SIMBA_EPERM, SIMBA__SQL_RECONNECT},
-        {"3D000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-        {"3F000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-        {"40001", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},
-        {"40P01", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},
+        {"28P01", SIMBA_EPERM, SIMBA__SQL_AWAY},
+        {"28000", SIMBA_EPERM, SIMBA__SQL_AWAY},
+        {"3D000", SIMBA_ESTORE, SIMBA__SQL_AWAY},
+        {"3F000", SIMBA_ESTORE, SIMBA__SQL_AWAY},
+        {"40001", SIMBA_ETIMEDOUT, SIMBA__SQL_AGAIN},
+        {"40P01", SIMBA_ETIMEDOUT, SIMBA__SQL_AGAIN},
         {"40003", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
         {"42501", SIMBA_EPERM, SIMBA__SQL_TELL},
-        {"42P01", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-        {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-        {"42883", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-        {"53100", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},
-        {"53200", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},
-        {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-        {"54000", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
-        {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},
+        {"42P01", SIMBA_ESTORE, SIMBA__SQL_AWAY},
+        {"42703", SIMBA_ESTORE, SIMBA__SQL_AWAY},
+        {"53100", SIMBA_EUNAVAILABLE, SIMBA__SQL_ALONE},
+        {"53200", SIMBA_EUNAVAILABLE, SIMBA__SQL_ALONE},
+        {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_AWAY},
+        {"54000", SIMBA_ESTORE, SIMBA__SQL_ALONE},
+        {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_AGAIN},
         {"57014", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
         {"57P01", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
         {"57P02", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
-        {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
+        {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_AWAY},
         {"57P05", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
-        {"58030", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},
-        {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_SPLIT},
+        {"58030", SIMBA_EUNAVAILABLE, SIMBA__SQL_ALONE},
+        {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_ALONE},
         {"XX000", SIMBA_ESTORE, SIMBA__SQL_TELL},
         {"42601", SIMBA_ESTORE, SIMBA__SQL_TELL},
         {"", SIMBA_ESTORE, SIMBA__SQL_TELL},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        simba__sql_remedy remedy;
-        if (simba__pg_error_code(known[i].sqlstate, &remedy) != known[i].code || remedy != known[i].remedy)
+        simba__sql_effect effect;
+        if (simba__pg_error_code(known[i].sqlstate, &effect) != known[i].code || effect != known[i].effect)
             fail_msg("%s", known[i].sqlstate);
     }
 }

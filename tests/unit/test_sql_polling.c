@@ -3,7 +3,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/sql/polling.h"
+#include "stores/sql/polling.h"
 #include "util/clock.h"
 
 static simba__sql_polling polling;
@@ -51,18 +51,21 @@ static bool is_news(uint64_t version, simba_reply reply)
     return is_news_since(simba__sql_polling_begin(&polling), version, reply);
 }
 
-static void count_one(void *user, simba__sql_polled *taken)
+/* How many mutexes a poll takes now. */
+static size_t take(simba_local now)
 {
-    (void)taken;
-    ++*(size_t *)user;
+    simba__list asked = {0};
+    simba__sql_polling_take(&polling, now, &asked);
+    const size_t count = asked.count;
+    while (asked.first)
+        simba__list_remove(asked.first);
+    return count;
 }
 
 /* Poll when it is due, with nothing new: how long until the next one. */
 static int64_t poll_at(simba_local now)
 {
-    size_t taken = 0;
-    simba__sql_polling_take(&polling, now, count_one, &taken);
-    assert_int_equal(taken, 1);
+    assert_int_equal(take(now), 1);
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), now);
     return (simba__sql_polling_due(&polling).ns - now.ns) / SIMBA__NS_PER_MS;
 }
@@ -73,53 +76,54 @@ static void new_one_is_due_at_once(void **state)
 {
     (void)state;
     assert_int_equal(simba__sql_polling_due(&polling).ns, 0);
-    assert_int_equal(simba__sql_polling_count(&polling, at(0)), 1);
+    assert_int_equal(take((simba_local){-1}), 1);
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_OFTEN, at(0));
     simba__sql_polling_remove(&polling, polled);
     assert_int_equal(simba__sql_polling_due(&polling).ns, INT64_MAX);
     assert_null(simba__sql_polling_find(&polling, "m"));
 }
 
 /* The longer nothing happens, the more seldom it is polled: from 40 ms to 900 ms, less a quarter at random at most. */
-static void climbs_the_ladder(void **state)
+static void backs_off(void **state)
 {
     (void)state;
-    static const int64_t rung_ms[] = {40, 80, 160, 320, 640, 900, 900};
+    static const int64_t level_ms[] = {40, 80, 160, 320, 640, 900, 900};
     simba_local now = at(0);
-    for (size_t rung = 0; rung < sizeof rung_ms / sizeof *rung_ms; rung++)
+    for (size_t level = 0; level < sizeof level_ms / sizeof *level_ms; level++)
         for (int i = 0; i < 12; i++) {
-            const int64_t expected_ms = rung_ms[i < 11 || rung == 6 ? rung : rung + 1];
+            const int64_t expected_ms = level_ms[i < 11 || level == 6 ? level : level + 1];
             assert_in_range(poll_at(now), expected_ms * 3 / 4 - 1, expected_ms);
             now = simba__sql_polling_due(&polling);
         }
     assert_true(now.ns > at(13000).ns);
 }
 
-/* A change brings it down; each time that somebody else was faster, less far. */
-static void change_brings_it_down(void **state)
+/* A change lowers the level; each time that somebody else was faster, less far. */
+static void change_hurries(void **state)
 {
     (void)state;
     assert_true(is_news(1, row("you", 1, 100)));
     for (int i = 0; i < 6 * 12; i++)
         poll_at(simba__sql_polling_due(&polling));
-    assert_int_equal(polled->rung, 5);
+    assert_int_equal(polled->level, 5);
     assert_true(is_news(2, row("", 0, 0)));
-    assert_int_equal(polled->rung, 0);
+    assert_int_equal(polled->level, 0);
     assert_true(is_news(3, row("they", 3, 100)));
-    assert_int_equal(polled->rung, 1);
+    assert_int_equal(polled->level, 1);
     for (uint64_t version = 4; version < 20; version++)
         is_news(version, version % 2 ? row("they", version, 100) : row("", 0, 0));
-    assert_int_equal(polled->rung, 3);
+    assert_int_equal(polled->level, 3);
 }
 
 /* What would be due before long comes along in the same query. */
-static void rungs_share_a_query(void **state)
+static void levels_share_a_query(void **state)
 {
     (void)state;
     for (int i = 0; i < 12; i++)
-        poll_at(simba__sql_polling_due(&polling)); /* "m" is on the rung of 80 ms now */
+        poll_at(simba__sql_polling_due(&polling)); /* every 80 ms now */
     simba_local now = simba__sql_polling_due(&polling);
     assert_non_null(simba__sql_polling_add(&polling, &other, (simba_local){now.ns - 1}));
-    assert_int_equal(simba__sql_polling_count(&polling, (simba_local){now.ns - 1}), 2);
+    assert_int_equal(take((simba_local){now.ns - 1}), 2);
 }
 
 /* Where the server tells of releases, a mutex is read once, and then every five minutes. */
@@ -132,7 +136,30 @@ static void about_rarely(void **state)
     assert_in_range(poll_at(later), 224999, 300000);
     assert_true(is_news(1, row("you", 1, 100)));
     assert_true(is_news(2, row("", 0, 0)));
-    assert_int_equal(polled->rung, SIMBA__SQL_RUNG_NET);
+    assert_int_equal(polled->level, SIMBA__SQL_LEVEL_BACKUP);
+}
+
+/* Then a renewal is not told to who waits: it asks when the lease that it knows of ends, which keeps it in the server's queue. */
+static void renewal_is_no_news_to_who_hears(void **state)
+{
+    (void)state;
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
+    assert_true(is_news(1, row("you", 1, 100)));
+    (void)poll_at(at(0));
+    assert_int_equal(polled->level, SIMBA__SQL_LEVEL_BACKUP);
+    assert_false(is_news(1, row("you", 1, 200)));
+    assert_true(is_news(2, row("", 0, 0)));
+}
+
+/* A note is news once. */
+static void about_notes(void **state)
+{
+    (void)state;
+    assert_false(simba__sql_polled_read_note(polled, 0, 0));
+    assert_true(simba__sql_polled_read_note(polled, 7, 1));
+    assert_false(simba__sql_polled_read_note(polled, 7, 1));
+    assert_true(simba__sql_polled_read_note(polled, 7, 2));
+    assert_true(simba__sql_polled_read_note(polled, 0, 0));
 }
 
 /* The server tells of releases, and of nothing else: what an observer wants to hear of, only polls find out. */
@@ -155,7 +182,7 @@ static void rarely_after_a_look(void **state)
     simba__sql_polled_came_back(&polling, polled, true, began, at(10));
     assert_int_equal(simba__sql_polling_due(&polling).ns, at(5).ns);
     simba__sql_polled_came_back(&polling, polled, false, simba__sql_polling_begin(&polling), at(10));
-    assert_int_equal(polled->rung, 0);
+    assert_int_equal(polled->level, 0);
 }
 
 /* L2: a poll that was under way when the look was asked for is not that look. */
@@ -169,10 +196,10 @@ static void hastened_while_a_poll_is_under_way(void **state)
     simba__sql_polled_came_back(&polling, polled, true, before, at(20));
     assert_true(simba__sql_polling_due(&polling).ns <= at(100).ns);
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(90));
-    assert_int_equal(polled->rung, SIMBA__SQL_RUNG_NET);
+    assert_int_equal(polled->level, SIMBA__SQL_LEVEL_BACKUP);
 }
 
-/* When the server does not tell any more, everything is due, and the ladder begins anew. */
+/* When the server does not tell any more, everything is due, and backs off anew. */
 static void often_again(void **state)
 {
     (void)state;
@@ -181,11 +208,9 @@ static void often_again(void **state)
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_OFTEN, at(100));
     assert_int_equal(simba__sql_polling_due(&polling).ns, at(100).ns);
-    assert_int_equal(simba__sql_polling_count(&polling, at(100)), 2);
-    size_t taken = 0;
-    simba__sql_polling_take(&polling, at(100), count_one, &taken);
+    assert_int_equal(take(at(100)), 2);
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(100));
-    assert_int_equal(polled->rung, 0);
+    assert_int_equal(polled->level, 0);
     assert_true(simba__sql_polling_due(&polling).ns <= at(140).ns);
 }
 
@@ -233,7 +258,7 @@ static void grants_without_a_token(void **state)
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
     assert_true(is_news(2, row("jvm", 0, 200)));
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
-    assert_int_equal(polled->rung, 0);
+    assert_int_equal(polled->level, 0);
     assert_true(is_news(3, row("jvm2", 0, 300)));
     assert_int_equal(push.kind, SIMBA_PUSH_CHANGED);
 }
@@ -242,10 +267,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(new_one_is_due_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(climbs_the_ladder, setup, teardown),
-        cmocka_unit_test_setup_teardown(change_brings_it_down, setup, teardown),
-        cmocka_unit_test_setup_teardown(rungs_share_a_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(backs_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(change_hurries, setup, teardown),
+        cmocka_unit_test_setup_teardown(levels_share_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(about_rarely, setup, teardown),
+        cmocka_unit_test_setup_teardown(renewal_is_no_news_to_who_hears, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_notes, setup, teardown),
         cmocka_unit_test_setup_teardown(observed_is_polled_often, setup, teardown),
         cmocka_unit_test_setup_teardown(rarely_after_a_look, setup, teardown),
         cmocka_unit_test_setup_teardown(hastened_while_a_poll_is_under_way, setup, teardown),
