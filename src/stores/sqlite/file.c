@@ -1,4 +1,5 @@
-/* The database as the file system sees it: folders, creation, permissions, and what SQLite keeps beside it. SQLite opens the file that this code has prepared, and so never creates one by itself. */
+/* The database as the file system sees it: folders, creation, permissions, and what SQLite keeps beside it. SQLite
+ * opens the file that this code has prepared, and so never creates one by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
