@@ -290,6 +290,8 @@ static void request_over(redis_call *call, const redisReply *reply, const simba_
     const bool is_written =
         request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
     if (error) {
+        if (request->op == SIMBA_OP_RELEASE) /* also if it was never written */
+            simba__redis_left(node->store, request);
         fail(call, error->code, error->text);
         return;
     }
