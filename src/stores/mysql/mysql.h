@@ -93,11 +93,11 @@ bool simba__my_connect(simba__my_conn *conn, simba__sql_failure *why);
 /* It is to fail soon. */
 void simba__my_interrupt(simba__my_conn *conn);
 
-/* schema.c: the functions of the dialect. */
-const char *simba__my_look(void *conn, simba__sql_purpose purpose, bool begins, simba__sql_failure *why);
-void simba__my_learn(void *conn, const simba__sql_cell *cells, unsigned count);
-int simba__my_check(void *conn, simba__sql_table *ret_table, simba__sql_failure *why);
-void simba__my_examine(void *conn, simba__sql_findings *findings);
+/* schema.c: the functions of the dialect; `any` is a connection. */
+const char *simba__my_look(void *any, simba__sql_purpose purpose, bool begins, simba__sql_failure *why);
+void simba__my_learn(void *any, const simba__sql_cell *cells, unsigned count);
+int simba__my_check(void *any, simba__sql_table *ret_table, simba__sql_failure *why);
+void simba__my_examine(void *any, simba__sql_findings *findings);
 
 /* errors.c. An error of the server or of the library, by its number and text; the latest one of the connection. */
 int simba__my_error_code(unsigned number, simba__sql_effect *ret_effect);

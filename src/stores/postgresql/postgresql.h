@@ -88,11 +88,11 @@ int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_
 void simba__pg_conn_fini(simba__pg_conn *conn);
 extern const simba__sql_dialect simba__pg_dialect;
 
-/* schema.c: the functions of the dialect. */
-const char *simba__pg_look(void *conn, simba__sql_purpose purpose, bool begins, simba__sql_failure *why);
-void simba__pg_learn(void *conn, const simba__sql_cell *cells, unsigned count);
-int simba__pg_check(void *conn, simba__sql_table *ret_table, simba__sql_failure *why);
-void simba__pg_examine(void *conn, simba__sql_findings *findings);
+/* schema.c: the functions of the dialect; `any` is a connection. */
+const char *simba__pg_look(void *any, simba__sql_purpose purpose, bool begins, simba__sql_failure *why);
+void simba__pg_learn(void *any, const simba__sql_cell *cells, unsigned count);
+int simba__pg_check(void *any, simba__sql_table *ret_table, simba__sql_failure *why);
+void simba__pg_examine(void *any, simba__sql_findings *findings);
 
 /* errors.c. The outcome of a request, and what the store does about the error. */
 int simba__pg_error_code(const char *sqlstate, simba__sql_effect *ret_effect);

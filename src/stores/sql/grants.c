@@ -57,7 +57,7 @@ uint64_t simba__sql_grants_holder(const simba__sql_grants *grants, const char *m
 static void make_room(simba__sql_grants *grants, simba_local now)
 {
     entry *oldest = grants->used.first ? SIMBA__OF_ITEM(grants->used.first, entry, used) : NULL;
-    if (grants->entries.count < SIMBA__SQL_GRANTS_MAX || oldest->until.ns > now.ns)
+    if (!oldest || grants->entries.count < SIMBA__SQL_GRANTS_MAX || oldest->until.ns > now.ns)
         return;
     simba__table_remove(&grants->entries, &oldest->node);
     simba__list_remove(&oldest->used);

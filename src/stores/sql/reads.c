@@ -82,12 +82,11 @@ static void take_read(simba__sql_session *session, unsigned result, const simba_
 
 /* --- READ_NOTE and LIST ------------------------------------------------------------------------------------------- */
 
-static int digit_of(char digit)
+static unsigned digit_of(char digit)
 {
-    return digit >= '0' && digit <= '9'   ? digit - '0'
-           : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
-           : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10
-                                          : -1;
+    const char *const digits = "0123456789abcdef0123456789ABCDEF";
+    const char *at = digit ? strchr(digits, digit) : NULL;
+    return at ? (unsigned)(at - digits) % 16 : 0;
 }
 
 /* The note in hexadecimal digits. False: there is none. If it is too long for a note, its size says so, and it has no bytes. */

@@ -90,13 +90,13 @@ static simba__sql_waiter *find_waiter(const simba__sql_batch *batch, size_t row,
     return NULL;
 }
 
-static bool is_before(const simba__sql_waiter *one, const simba__sql_waiter *other, bool by_invited)
+static bool is_before(const simba__sql_waiter *one, const simba__sql_waiter *two, bool by_invited)
 {
-    if (by_invited && one->invited != other->invited)
-        return one->invited < other->invited;
-    if (one->since != other->since)
-        return one->since < other->since;
-    return (int64_t)one->nonce <= (int64_t)other->nonce;
+    if (by_invited && one->invited != two->invited)
+        return one->invited < two->invited;
+    if (one->since != two->since)
+        return one->since < two->since;
+    return (int64_t)one->nonce <= (int64_t)two->nonce;
 }
 
 /* The contender waits now, or still, and hears its place. Rows that are over go. */
@@ -175,7 +175,7 @@ static void invite(simba__sql_batch *batch, size_t index)
 {
     const simba__sql_row *row = &batch->rows[index];
     const size_t first = batch->notice_count;
-    for (char kind = '1'; kind < '1' + INVITED_MAX; kind++) {
+    for (int n = 0; n < INVITED_MAX; n++) {
         simba__sql_waiter *next = NULL;
         for (size_t i = 0; i < batch->waiter_count; i++) {
             simba__sql_waiter *waiter = &batch->waiters[i];
@@ -185,8 +185,8 @@ static void invite(simba__sql_batch *batch, size_t index)
         }
         if (!next)
             return;
-        notify(batch, next->channel, kind, row->mutex);
-        if (kind == '1') {
+        notify(batch, next->channel, (char)('1' + n), row->mutex);
+        if (n == 0) {
             next->invited = row->now_ms;
             next->is_changed = true;
         }
