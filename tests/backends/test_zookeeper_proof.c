@@ -103,8 +103,14 @@ static void what_was_seen_is_told(void **state)
 static void note_of_a_replaced_leader_is_not_believed(void **state)
 {
     (void)state;
+    char url[64];
     simba_note note = SIMBA_NOTE_INIT;
-    begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = 300; /* before the first beat, which would not be answered either */
+    ref_watchdog(60);
+    fake_zookeeper_start(&fake, (fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d?session-timeout=10s", fake.port);
+    assert_int_equal(simba_client_open(url, &options, NULL, &client), 0);
     const int read =
         simba_client_note(client, "m", NULL, &note); /* what it shows is no note, should that be looked at */
     assert_true(read == SIMBA_ETIMEDOUT || read == SIMBA_EUNAVAILABLE);
