@@ -1,4 +1,5 @@
 /* Notes in ZooKeeper: where they are kept, what else is kept in there, and who may write. One real server for all. */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -218,7 +219,9 @@ static void about_meddled(void **state)
     r.request.note_size = 5;
     r.request.note_number = 2;
     testhost_submit(&h, &r);
-    testhost_flush(&h); /* the note is being read */
+    testhost_flush(&h);
+    struct pollfd answer = {.fd = h.reactor.set, .events = POLLIN};
+    assert_int_equal(poll(&answer, 1, 10000), 1); /* the note has been read */
     assert_int_equal(raw_zookeeper_set(zh, "/meddled/simba-notes/m", later), ZOK);
     assert_true(testhost_pump(&h, &r.done, ref_scaled_ms(10000)));
     assert_int_equal(r.request.reply.status, 0);

@@ -83,13 +83,34 @@ static void beats_are_agreed(void **state)
     end();
 }
 
+/* With its next handshake a client says what it has seen, so that a server which lags behind refuses it. */
+static void what_was_seen_is_told(void **state)
+{
+    (void)state;
+    begin((fake_odd){.request = FAKE_NEVER});
+    assert_true(REF_WITHIN(LONG_MS, look().answered >= 1));
+    assert_true(fake.seen == 0);
+    simba__lock(client);
+    simba__link_fail(&((zk_store *)client->store)->session.link, SIMBA_EUNAVAILABLE, "the test breaks it");
+    simba__unlock(client);
+    assert_true(REF_WITHIN(LONG_MS, look().connection == 2 && look().answered >= 1));
+    assert_true(fake.seen == 9);
+    end();
+}
+
 /* A leader that was replaced and does not know it answers a sync and shows an old note. It cannot have anybody agree to a write, so
  * nobody believes its notes. */
 static void note_of_a_replaced_leader_is_not_believed(void **state)
 {
     (void)state;
+    char url[64];
     simba_note note = SIMBA_NOTE_INIT;
-    begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = 300; /* before the first beat, which would not be answered either */
+    ref_watchdog(60);
+    fake_zookeeper_start(&fake, (fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d?session-timeout=10s", fake.port);
+    assert_int_equal(simba_client_open(url, &options, NULL, &client), 0);
     const int read =
         simba_client_note(client, "m", NULL, &note); /* what it shows is no note, should that be looked at */
     assert_true(read == SIMBA_ETIMEDOUT || read == SIMBA_EUNAVAILABLE);
@@ -127,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(beats_are_lost),
         cmocka_unit_test(beats_are_agreed),
+        cmocka_unit_test(what_was_seen_is_told),
         cmocka_unit_test(note_of_a_replaced_leader_is_not_believed),
         cmocka_unit_test(times_are_bounded),
     };

@@ -210,7 +210,13 @@ static void *serve(void *arg)
         if (fake->client < 0)
             return NULL;
         fake->mute = false;
-        bool on = read_frame(fake->client, frame, &size) && shake_hands(fake);
+        bool on = read_frame(fake->client, frame, &size);
+        if (on && size >= 12) {
+            uint64_t seen;
+            memcpy(&seen, frame + 4, sizeof seen);
+            fake->seen = (int64_t)be64toh(seen);
+        }
+        on = on && shake_hands(fake);
         while (on)
             on = serve_one(fake);
         close(fake->client);

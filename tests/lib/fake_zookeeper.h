@@ -56,6 +56,7 @@ typedef struct fake_zookeeper {
     int listener, client;
     fake_odd odd;
     unsigned made; /* children */
+    int64_t seen;  /* the latest transaction that the client has seen, as its latest handshake said */
     bool mute;
     pthread_t thread;
 } fake_zookeeper;
