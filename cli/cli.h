@@ -162,8 +162,8 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
  * are always shown. */
 void cli_show_warnings(bool show);
 
-/* Show the warnings that were not shown: on standard error, or in a place of the command's own. */
-void cli_take_warnings(void (*show)(void *user, const char *line), void *user);
+/* Show the warnings that were not shown, on standard error. */
+void cli_take_warnings(void);
 
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. Hides a
  * password on the command line. Returns CLI_GO, or an exit code after a message. free() it. */

@@ -236,13 +236,6 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     return result == CLI_OK && kept != CLI_GO ? kept : result;
 }
 
-/* The time that the user allows, but at least a moment, to find out what is wrong. */
-static int64_t time_left(int64_t wait_ms, int64_t start_ns)
-{
-    const int64_t left_ms = wait_ms - (clock_boot_ns() - start_ns) / 1000000;
-    return left_ms > 1 ? left_ms : 1;
-}
-
 /* Take the mutex and run the command. Handles that ask the store are freed after all messages. */
 static int run_in(const run_wish *wish, simba_client *client, cli_signals *signals, waiting *w)
 {
@@ -277,7 +270,8 @@ static int run_with(const run_wish *wish, waiting *w, cli_signals *signals)
     if (code == CLI_GO) {
         child_times_await(client, wish->mutex, signals, wish->wait_ms == 0 ? ONE_ANSWER_MS : wish->wait_ms, &asking);
         if (wish->wait_ms > 0)
-            w->wait_ms = time_left(wish->wait_ms, start_ns);
+            w->wait_ms =
+                max64(1, wish->wait_ms - (clock_boot_ns() - start_ns) / MS); /* a moment to find out what is wrong */
         code = run_in(wish, client, signals, w);
     }
     health_close();

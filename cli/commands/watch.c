@@ -113,7 +113,7 @@ static int listen(simba_client *client, const watcher *w, const cli_signals *sig
             return cli_failure(COMMAND, &refusal);
         if (!settled && (w->answered || refusal_is_settled(client))) {
             settled = true;
-            cli_take_warnings(NULL, NULL);
+            cli_take_warnings();
             cli_show_warnings(true);
         }
         const int number = fds[1].revents != 0 ? signals_read(signals) : 0;
