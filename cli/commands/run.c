@@ -94,16 +94,18 @@ static int acquire(waiting *w, const cli_signals *signals)
     struct pollfd fds[] = {{.fd = w->done, .events = POLLIN},
                            {.fd = signals->fd, .events = POLLIN},
                            {.fd = health_fd(), .events = POLLIN}};
-    int patience_ms = WAITING_FIRST_MS;
-    for (int ready; (ready = poll(fds, 3, health_pause_ms(patience_ms))) <= 0 || fds[0].revents == 0;) {
+    int64_t say_ns = clock_boot_ns() + WAITING_FIRST_MS * MS;
+    while (ended_by == 0) {
+        const int64_t left_ms = max64(0, (say_ns - clock_boot_ns()) / MS + 1);
+        const int ready = poll(fds, 3, health_pause_ms(say_ns == INT64_MAX ? -1 : (int)left_ms));
+        if (ready > 0 && fds[0].revents != 0)
+            break;
         health_turn();
-        if (ready == 0) {
-            patience_ms = say_what_for(w);
-            continue;
+        if (clock_boot_ns() >= say_ns) {
+            const int again_ms = say_what_for(w);
+            say_ns = again_ms < 0 ? INT64_MAX : clock_boot_ns() + again_ms * MS;
         }
         ended_by = listen_while_waiting(signals);
-        if (ended_by != 0)
-            break;
     }
     /* The thread may not be waiting yet, and then there is nothing to cancel. */
     while (ended_by != 0 && poll(fds, 1, 0) == 0) {
