@@ -180,6 +180,18 @@ void cli_inform(const char *command, const char *format, ...)
     va_end(args);
 }
 
+bool cli_agrees(const char *format, ...)
+{
+    char answer[16];
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    fputs(" [y/N] ", stdout);
+    fflush(stdout);
+    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
 /* --- the library's log -------------------------------------------------------------------------------- */
 
 enum {

@@ -132,9 +132,7 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
     simba_client *client = NULL;
     simba_error error = {0, ""};
     globals->dispatch = SIMBA_DISPATCH_FD;
-    globals->only_looks = true;
-    globals->quiet = true;
-    int code = cli_open(COMMAND, globals, &client);
+    int code = cli_open_once(COMMAND, globals, true, &client);
     if (code != CLI_GO)
         return code;
     code = signals_open(COMMAND, &signals);
