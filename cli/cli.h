@@ -135,6 +135,8 @@ int cli_fail(const char *command, int code, const char *format, ...) __attribute
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the text of a failed call of the library; returns the matching exit code. */
 int cli_failure(const char *command, const simba_error *error);
+/* Ask a person "… [y/N] " on standard output. True for yes, or any word that begins like it. */
+bool cli_agrees(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* fopen and fclose that print what is wrong; NULL and false then. */
 FILE *cli_open_file(const char *command, const char *path, const char *mode);
 bool cli_close_file(const char *command, FILE *file, const char *path);
@@ -148,7 +150,9 @@ int cli_exit_code(int code);
 /* Open the store that the options or the configuration name; with -v the library's log goes to standard error.
  * Returns CLI_GO, or an exit code after a message. */
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
-/* Parse the command line and open the store, for a command that has nothing to do in between and asks the store once. */
+/* The same for a command that asks the store once, and reports a failure itself. `only_looks`: it must not create a store. */
+int cli_open_once(const char *command, cli_globals *globals, bool only_looks, simba_client **ret_client);
+/* The same after the command line was parsed, for a command that has nothing to do in between. */
 int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client);
 /* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
  * at a terminal who named no store whom the default one covers. */
@@ -162,8 +166,8 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
  * are always shown. */
 void cli_show_warnings(bool show);
 
-/* Show the warnings that were not shown: on standard error, or in a place of the command's own. */
-void cli_take_warnings(void (*show)(void *user, const char *line), void *user);
+/* Show the warnings that were not shown, on standard error. */
+void cli_take_warnings(void);
 
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. Hides a
  * password on the command line. Returns CLI_GO, or an exit code after a message. free() it. */

@@ -306,22 +306,6 @@ static void make_sentence(const health_view *view, char *sentence, size_t size)
                  simba__escape(view->owner.id, owner, sizeof owner));
 }
 
-static void tell_sentence(const health_view *view)
-{
-    char words[sizeof notify.said + 16] = "STATUS=";
-    char *sentence = words + strlen(words);
-    make_sentence(view, sentence, sizeof notify.said);
-    if (strcmp(sentence, notify.said) != 0 && send_words(words))
-        strcpy(notify.said, sentence);
-}
-
-static void tell_ready(const health_view *view)
-{
-    const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
-    if (ready && !notify.ready)
-        notify.ready = send_words("READY=1");
-}
-
 /* A process that does not lead has nothing to renew, and lives if its loop runs. */
 static bool shows_life(const health_view *view, int64_t now_ns)
 {
@@ -351,9 +335,15 @@ static void check_period(const health_view *view)
 
 static void notify_tell(const health_view *view)
 {
+    char words[sizeof notify.said + 16] = "STATUS=";
+    char *sentence = words + strlen(words);
+    const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
     check_period(view);
-    tell_ready(view);
-    tell_sentence(view);
+    if (ready && !notify.ready)
+        notify.ready = send_words("READY=1");
+    make_sentence(view, sentence, sizeof notify.said);
+    if (strcmp(sentence, notify.said) != 0 && send_words(words))
+        strcpy(notify.said, sentence);
     const int64_t now_ns = clock_boot_ns();
     if (notify.alive_us > 0 && shows_life(view, now_ns) && send_words("WATCHDOG=1"))
         notify.alive_ns = now_ns;

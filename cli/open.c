@@ -97,13 +97,17 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
     return code == CLI_GO && *ret_client == NULL ? cli_failure(command, &error) : code;
 }
 
+int cli_open_once(const char *command, cli_globals *globals, bool only_looks, simba_client **ret_client)
+{
+    globals->quiet = true;
+    globals->only_looks = globals->only_looks || only_looks;
+    return cli_open(command, globals, ret_client);
+}
+
 int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client)
 {
     const int parsed = cli_parse(syntax, globals, argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-    globals->quiet = true; /* the command reports a failure itself, once */
-    return cli_open(syntax->command, globals, ret_client);
+    return parsed == CLI_GO ? cli_open_once(syntax->command, globals, false, ret_client) : parsed;
 }
 
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client)

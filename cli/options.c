@@ -234,14 +234,6 @@ static const cli_option *find_option(const reader *r, const char *name, size_t l
     return NULL;
 }
 
-static const cli_option *find_letter(const reader *r, char letter)
-{
-    for (size_t i = 0; i < r->count; i++)
-        if (r->rows[i].letter == letter)
-            return &r->rows[i];
-    return NULL;
-}
-
 static int no_such_option(const reader *r, const char *name, size_t length)
 {
     simba__guess meant = {0};
@@ -277,7 +269,10 @@ static int read_long(reader *r)
 static int read_letters(reader *r)
 {
     for (const char *letter = r->argv[r->at] + 1; *letter != '\0'; letter++) {
-        const cli_option *option = find_letter(r, *letter);
+        const cli_option *option = NULL;
+        for (size_t i = 0; i < r->count && option == NULL; i++)
+            if (r->rows[i].letter == *letter)
+                option = &r->rows[i];
         if (option == NULL)
             return cli_usage_error(r->syntax->command, "there is no option -%c", *letter);
         if (option->argument != NULL && letter[1] == '\0' && r->at + 1 >= r->argc)

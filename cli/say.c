@@ -180,6 +180,18 @@ void cli_inform(const char *command, const char *format, ...)
     va_end(args);
 }
 
+bool cli_agrees(const char *format, ...)
+{
+    char answer[16];
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    fputs(" [y/N] ", stdout);
+    fflush(stdout);
+    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
 /* --- the library's log -------------------------------------------------------------------------------- */
 
 enum {
@@ -198,24 +210,6 @@ static struct {
     char *kept[KEPT_MAX]; /* lines */
     unsigned kept_count;  /* of all */
 } journal = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Several processes may share an event log: a line is one write. */
-static void add_event(const char *text)
-{
-    char line[2048];
-    const int length = snprintf(line, sizeof line, "%s\n", text);
-    if (journal.events >= 0 && length < (int)sizeof line)
-        (void)!write(journal.events, line, (size_t)length);
-}
-
-/* With the lock. The last one is always there: it tells the state of things. */
-static void keep_back(char *line)
-{
-    const unsigned at = journal.kept_count < KEPT_MAX ? journal.kept_count : KEPT_MAX - 1;
-    free(journal.kept[at]);
-    journal.kept[at] = line;
-    journal.kept_count++;
-}
 
 /* With the lock. */
 static void forget_kept(void)
@@ -240,30 +234,34 @@ static bool is_repeated(const simba_log_record *record)
     return false;
 }
 
-/* A command that keeps warnings back does so because their causes may pass. This one will not. */
-static bool is_shown(const simba_log_record *record)
-{
-    const bool forgets = strcmp(record->event, "store-forgets") == 0;
-    return forgets ? journal.warns_of_restarts || journal.shown > SIMBA_LOG_WARN : record->level <= journal.shown;
-}
-
 static void take(void *user, const simba_log_record *record)
 {
     (void)user;
     if (record->level == SIMBA_LOG_EVENT) {
-        add_event(record->message);
+        /* Several processes may share an event log: a line is one write. */
+        char event[2048];
+        const int length = snprintf(event, sizeof event, "%s\n", record->message);
+        if (journal.events >= 0 && length < (int)sizeof event)
+            (void)!write(journal.events, event, (size_t)length);
         return;
     }
     refusal_note(record);
     pthread_mutex_lock(&journal.lock);
-    const bool show = is_shown(record);
+    /* A command that keeps warnings back does so because their causes may pass. This one will not. */
+    const bool forgets = strcmp(record->event, "store-forgets") == 0;
+    const bool show =
+        forgets ? journal.warns_of_restarts || journal.shown > SIMBA_LOG_WARN : record->level <= journal.shown;
     if (show ? !is_repeated(record) : record->level == SIMBA_LOG_WARN) {
         char *line = say_line(journal.command, SAY_LIBRARY, record);
         if (show) {
             say_write(line);
             free(line);
         } else {
-            keep_back(line);
+            /* The last one is always there: it tells the state of things. */
+            const unsigned at = journal.kept_count < KEPT_MAX ? journal.kept_count : KEPT_MAX - 1;
+            free(journal.kept[at]);
+            journal.kept[at] = line;
+            journal.kept_count++;
         }
     }
     pthread_mutex_unlock(&journal.lock);
@@ -280,16 +278,12 @@ void cli_show_warnings(bool show)
     pthread_mutex_unlock(&journal.lock);
 }
 
-void cli_take_warnings(void (*show)(void *user, const char *line), void *user)
+void cli_take_warnings(void)
 {
     pthread_mutex_lock(&journal.lock);
-    for (unsigned i = 0; i < KEPT_MAX && journal.kept[i] != NULL; i++) {
-        if (show != NULL)
-            show(user, journal.kept[i]);
-        else
-            say_write(journal.kept[i]);
-    }
-    if (show == NULL && journal.kept_count > KEPT_MAX)
+    for (unsigned i = 0; i < KEPT_MAX && journal.kept[i] != NULL; i++)
+        say_write(journal.kept[i]);
+    if (journal.kept_count > KEPT_MAX)
         cli_warn(journal.command, "and %u more like these.", journal.kept_count - KEPT_MAX);
     forget_kept();
     pthread_mutex_unlock(&journal.lock);

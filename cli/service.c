@@ -35,45 +35,6 @@ void service_lease(void *user, simba_lease *ret_lease)
         simba_contender_lease(s->contender, ret_lease);
 }
 
-static void say_owner(service *s)
-{
-    simba_owner owner;
-    if (s->scheduler == NULL && simba_contender_owner(s->contender, &owner) == 0)
-        waiting_say(&s->waiting, &owner, simba_contender_owner_left_ms(s->contender));
-    else if (s->scheduler != NULL && simba_scheduler_owner(s->scheduler, &owner) == 0)
-        waiting_say(&s->waiting, &owner, simba_scheduler_owner_left_ms(s->scheduler));
-}
-
-static int start_contending(service *s)
-{
-    return s->scheduler != NULL ? simba_scheduler_start(s->scheduler) : simba_contender_start(s->contender);
-}
-
-static void stop_contending(service *s)
-{
-    if (s->scheduler != NULL)
-        simba_scheduler_stop(s->scheduler);
-    else
-        simba_contender_stop(s->contender);
-}
-
-static bool holds(const service *s)
-{
-    return s->scheduler != NULL ? simba_scheduler_is_leader(s->scheduler)
-                                : s->leads || simba_contender_held_for_ms(s->contender) > 0;
-}
-
-static int make_contender(service *s, const simba_timing *timing, simba_error *error)
-{
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    options.id = s->globals->id;
-    options.timing = *timing;
-    options.on_acquired = on_acquired;
-    options.on_released = on_released;
-    options.user = s;
-    return simba_contender_new(s->client, s->mutex, &options, error, &s->contender);
-}
-
 /* --- the loop ------------------------------------------------------------------------------------- */
 
 /* A scheduler tells nobody that it leads. */
@@ -88,13 +49,6 @@ static void look_whether_it_leads(service *s)
     }
 }
 
-/* Nobody is asked before the initial delay of the URL is over. */
-static bool is_delayed(const service *s)
-{
-    return SIMBA_STATUS_STARTING ==
-           (s->scheduler != NULL ? simba_scheduler_status(s->scheduler) : simba_contender_status(s->contender));
-}
-
 /* A store that refuses from the first goes on to: end. Warnings are kept back until that is known, because a refusal is
  * told as the reason for the end. */
 static void look_whether_refused(service *s)
@@ -104,7 +58,7 @@ static void look_whether_refused(service *s)
         s->exit_code = cli_failure(s->type->command, &refusal);
     } else if (!s->settled && refusal_is_settled(s->client)) {
         s->settled = true;
-        cli_take_warnings(NULL, NULL);
+        cli_take_warnings();
         cli_show_warnings(true);
     }
 }
@@ -117,7 +71,10 @@ static void look(void *user, health_view *ret_view)
     if (s->contender == NULL && s->scheduler == NULL)
         return;
     ret_view->id = s->scheduler != NULL ? simba_scheduler_id(s->scheduler) : simba_contender_id(s->contender);
-    ret_view->contends = s->settled || is_delayed(s);
+    /* Nobody is asked before the initial delay of the URL is over. */
+    const simba_status status =
+        s->scheduler != NULL ? simba_scheduler_status(s->scheduler) : simba_contender_status(s->contender);
+    ret_view->contends = s->settled || status == SIMBA_STATUS_STARTING;
     ret_view->leads = s->leads;
     ret_view->reserve_ms = s->times.lead_ms;
     service_lease(s, &ret_view->lease);
@@ -127,24 +84,24 @@ static void look(void *user, health_view *ret_view)
         simba_contender_owner(s->contender, &ret_view->owner);
 }
 
-static int pause_ms(const service *s)
-{
-    const int pause_ms = s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1;
-    const bool says_for_whom = !s->leads && s->waiting.at_terminal;
-    return says_for_whom && (pause_ms < 0 || pause_ms > WAITING_FIRST_MS) ? WAITING_FIRST_MS : pause_ms;
-}
-
 static void listen_once(service *s)
 {
+    simba_owner owner;
+    int pause_ms = s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1;
+    const bool says_for_whom = !s->leads && s->waiting.at_terminal;
+    if (says_for_whom && (pause_ms < 0 || pause_ms > WAITING_FIRST_MS))
+        pause_ms = WAITING_FIRST_MS;
     struct pollfd fds[] = {{.fd = simba_client_fd(s->client), .events = POLLIN},
                            {.fd = s->signals.fd, .events = POLLIN},
                            {.fd = health_fd(), .events = POLLIN}};
-    const int ready = poll(fds, 3, health_pause_ms(pause_ms(s)));
+    const int ready = poll(fds, 3, health_pause_ms(pause_ms));
     if (ready < 0)
         return;
     look_whether_it_leads(s);
-    if (ready == 0 && !s->leads)
-        say_owner(s);
+    if (ready == 0 && !s->leads && s->scheduler == NULL && simba_contender_owner(s->contender, &owner) == 0)
+        waiting_say(&s->waiting, &owner, simba_contender_owner_left_ms(s->contender));
+    else if (ready == 0 && !s->leads && s->scheduler != NULL && simba_scheduler_owner(s->scheduler, &owner) == 0)
+        waiting_say(&s->waiting, &owner, simba_scheduler_owner_left_ms(s->scheduler));
     if (fds[0].revents != 0)
         simba_client_dispatch(s->client);
     look_whether_it_leads(s);
@@ -168,28 +125,34 @@ static int leave(service *s, int code)
 
 static int contend(service *s)
 {
-    int code = start_contending(s);
-    while (code == 0 && s->exit_code == CLI_GO)
-        listen_once(s);
-    code = code < 0 ? cli_exit_code(code) : s->exit_code;
-    if (!holds(s))
-        code = leave(s, code);
-    stop_contending(s);
-    health_close();
-    return leave(s, code);
-}
-
-static int make_and_contend(service *s)
-{
-    simba_timing timing = SIMBA_TIMING_INHERIT;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     simba_error error = {0, ""};
     s->waiting = waiting_words_for(s->type->command, s->mutex, s->globals);
     s->outage = outage_words_for(s->type->command, s->mutex, s->type->consequence, s->globals);
-    timing.stop_margin_ms = child_margin_ms(&s->times);
-    const int made = s->type->make != NULL ? s->type->make(s, &timing, &error) : make_contender(s, &timing, &error);
+    options.id = s->globals->id;
+    options.timing.stop_margin_ms = child_margin_ms(&s->times);
+    options.on_acquired = on_acquired;
+    options.on_released = on_released;
+    options.user = s;
+    const int made = s->type->make != NULL ? s->type->make(s, &options.timing, &error)
+                                           : simba_contender_new(s->client, s->mutex, &options, &error, &s->contender);
     if (made < 0)
         return cli_failure(s->type->command, &error);
-    const int code = contend(s);
+
+    int code = s->scheduler != NULL ? simba_scheduler_start(s->scheduler) : simba_contender_start(s->contender);
+    while (code == 0 && s->exit_code == CLI_GO)
+        listen_once(s);
+    code = code < 0 ? cli_exit_code(code) : s->exit_code;
+    const bool holds = s->scheduler != NULL ? simba_scheduler_is_leader(s->scheduler)
+                                            : s->leads || simba_contender_held_for_ms(s->contender) > 0;
+    if (!holds)
+        code = leave(s, code);
+    if (s->scheduler != NULL)
+        simba_scheduler_stop(s->scheduler);
+    else
+        simba_contender_stop(s->contender);
+    health_close();
+    code = leave(s, code);
     simba_contender_free(s->contender);
     simba_scheduler_free(s->scheduler);
     s->contender = NULL;
@@ -223,7 +186,7 @@ int service_run(service *s)
         code = child_times_choose(command, s->client, s->grace_ms, &s->times);
     }
     if (code == CLI_GO)
-        code = make_and_contend(s);
+        code = contend(s);
     health_close();
     code = cli_close(s->client, code);
     simba_observer_free(asking);

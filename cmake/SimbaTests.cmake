@@ -185,7 +185,7 @@ endif()
 
 # Some tests of `simba torture` are about parts of it.
 if(TARGET test_cli_torture_judge)
-    simba_glob(_sources tools/torture/history.c tools/torture/judge.c tools/torture/plan.c tools/torture/reigns.c tools/torture/spans.c)
+    simba_glob(_sources tools/torture/history.c tools/torture/judge.c tools/torture/plan.c tools/torture/evidence.c)
     target_sources(test_cli_torture_judge PRIVATE ${_sources})
     target_include_directories(test_cli_torture_judge PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
     simba_glob(_sources tools/torture/proxy.c tools/torture/rewrite.c)

@@ -11,22 +11,6 @@
 #define LEAD_MAX_MS 250
 #define LOOK_MS 10
 
-static int64_t lead_for(int64_t lease_ms)
-{
-    const int64_t lead_ms = lease_ms / 20;
-    return lead_ms < LEAD_MIN_MS ? LEAD_MIN_MS : lead_ms > LEAD_MAX_MS ? LEAD_MAX_MS : lead_ms;
-}
-
-/* "a ttl of 1000 ms and a transition of 1000 ms" */
-static void describe_lease(const simba_settings *settings, char *text, size_t size)
-{
-    if (settings->session_ms > 0)
-        snprintf(text, size, "a session of %" PRId64 " ms", settings->session_ms);
-    else
-        snprintf(text, size, "a ttl of %" PRId64 " ms and a transition of %" PRId64 " ms", settings->timing.ttl_ms,
-                 settings->timing.transition_ms);
-}
-
 static bool is_session_known(simba_client *client)
 {
     simba_settings settings = SIMBA_SETTINGS_INIT;
@@ -75,9 +59,13 @@ int child_times_choose(const char *command, simba_client *client, int64_t grace_
         return cli_failure(command, &(simba_error){code, ""});
     const int64_t lease_ms =
         settings.session_ms > 0 ? settings.session_ms : settings.timing.ttl_ms + settings.timing.transition_ms;
-    const int64_t lead_ms = lead_for(lease_ms);
+    const int64_t lead_ms = max64(LEAD_MIN_MS, min64(lease_ms / 20, LEAD_MAX_MS));
     const int64_t longest_ms = settings.longest_margin_ms - lead_ms;
-    describe_lease(&settings, lease, sizeof lease);
+    if (settings.session_ms > 0)
+        snprintf(lease, sizeof lease, "a session of %" PRId64 " ms", settings.session_ms);
+    else
+        snprintf(lease, sizeof lease, "a ttl of %" PRId64 " ms and a transition of %" PRId64 " ms",
+                 settings.timing.ttl_ms, settings.timing.transition_ms);
     if (longest_ms < 0)
         return cli_usage_error(command, "there is no time to stop a command in within %s; make the lease longer",
                                lease);

@@ -131,13 +131,6 @@ static void rest_of_lease(void *user, simba_lease *ret_lease)
     ret_lease->held_for_ms = ret_lease->left_ms - e->service.times.lead_ms;
 }
 
-static bool is_overdue(const elect *e)
-{
-    simba_lease lease = SIMBA_LEASE_INIT;
-    simba_contender_lease(e->service.contender, &lease);
-    return lease.overdue;
-}
-
 /* Returns whether it ended by itself, and well. */
 static bool run_hook(elect *e, const char *script, uint64_t token, const char *reason)
 {
@@ -161,7 +154,9 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.lease = rest_of_lease;
     }
     /* The command has to end before the lease does, so it does not wait for a store that does not answer. */
-    const bool notes = leased && !is_overdue(e);
+    simba_lease now = SIMBA_LEASE_INIT;
+    simba_contender_lease(e->service.contender, &now);
+    const bool notes = leased && !now.overdue;
     const child_note_holder holder = service_note_holder(&e->service);
     child_note note = {.file = -1};
     if (notes)

@@ -18,18 +18,6 @@ static int forget(simba_client *client, const char *mutex)
     return error.code == 0 ? CLI_OK : error.code == SIMBA_ESTATE ? CLI_BUSY : cli_exit_code(error.code);
 }
 
-static bool agrees(const look *found, const char *pattern)
-{
-    char answer[16];
-    size_t noted = 0;
-    for (size_t i = 0; i < found->count; i++)
-        noted += found->rows[i].note_length > 0;
-    printf("Remove %zu mutex%s like %s, %zu of them with a note? [y/N] ", found->count, found->count == 1 ? "" : "es",
-           pattern, noted);
-    fflush(stdout);
-    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
 /* Those that have an owner stay. Any other failure ends it: it would meet the rest as well. */
 static int forget_all(simba_client *client, const look *found)
 {
@@ -51,12 +39,16 @@ static int forget_all(simba_client *client, const look *found)
 static int forget_like(simba_client *client, const char *pattern, bool yes)
 {
     look *found = look_at(client, pattern, SIZE_MAX);
+    size_t noted = 0;
     int code;
+    for (size_t i = 0; i < found->count; i++)
+        noted += found->rows[i].note_length > 0;
     if (found->code < 0)
         code = look_failure(COMMAND, found);
     else if (found->count == 0)
         code = cli_fail(COMMAND, CLI_FAILED, "the store has no mutex like %s.", pattern);
-    else if (!yes && !agrees(found, pattern))
+    else if (!yes && !cli_agrees("Remove %zu mutex%s like %s, %zu of them with a note?", found->count,
+                                 found->count == 1 ? "" : "es", pattern, noted))
         code = cli_fail(COMMAND, CLI_FAILED, "nothing was done.");
     else
         code = forget_all(client, found);
@@ -90,10 +82,8 @@ int cmd_forget(cli_globals *globals, int argc, char **argv)
     if (is_pattern && !yes && isatty(STDIN_FILENO) != 1)
         return cli_usage_error(COMMAND, "there is no terminal to ask at whether to remove all that match; "
                                         "if you are sure, say --yes");
-    globals->only_looks = true;
-    globals->quiet = true; /* the command reports a failure itself, once */
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
+    const int opened = cli_open_once(COMMAND, globals, true, &client);
     if (opened != CLI_GO)
         return opened;
     return cli_close(client, is_pattern ? forget_like(client, argv[0], yes) : forget(client, argv[0]));

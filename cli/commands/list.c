@@ -244,7 +244,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     look *l = look_at(client, argc > 0 ? argv[0] : NULL, SIZE_MAX);
     const int code = l->code < 0 ? look_failure(COMMAND, l) : CLI_OK;
     if (code == CLI_OK)
-        cli_take_warnings(NULL, NULL); /* such as a damaged row: the list is of the others */
+        cli_take_warnings(); /* such as a damaged row: the list is of the others */
     if (held_only)
         leave_out_free(l);
     if (code == CLI_OK && json)

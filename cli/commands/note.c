@@ -133,10 +133,8 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "set takes the name of a mutex and the note");
     if (!gets && json)
         return cli_usage_error(COMMAND, "--json is for get");
-    globals->quiet = true; /* the command reports a failure itself, once */
-    globals->only_looks = gets;
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
+    const int opened = cli_open_once(COMMAND, globals, gets, &client);
     if (opened != CLI_GO)
         return opened;
     return cli_close(client, gets ? get(client, argv[1], json) : set(client, globals, argv[1], argv[2]));

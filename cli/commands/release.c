@@ -20,19 +20,6 @@ static void compare(const simba_listing *row, void *user)
         s->owner = *row->owner;
 }
 
-/* Yes, or any word that begins like it. */
-static bool agrees(const char *mutex, const simba_owner *owner)
-{
-    char answer[16];
-    const bool known = !simba_owner_is_none(owner);
-    char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
-    char id[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
-    printf("Take \"%s\" away from %s? What runs there may act until it learns of it. [y/N] ",
-           simba__escape(mutex, name, sizeof name), known ? simba__escape(owner->id, id, sizeof id) : "its owner");
-    fflush(stdout);
-    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
 static int release(simba_client *client, const char *mutex, bool yes)
 {
     search s = {.mutex = mutex};
@@ -40,7 +27,12 @@ static int release(simba_client *client, const char *mutex, bool yes)
     /* Not every store can list; then the question does not name the owner. */
     if (!yes)
         simba_client_list(client, NULL, compare, &s, NULL);
-    if (!yes && !agrees(mutex, &s.owner))
+    char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    char id[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
+    const bool known = !simba_owner_is_none(&s.owner);
+    if (!yes && !cli_agrees("Take \"%s\" away from %s? What runs there may act until it learns of it.",
+                            simba__escape(mutex, name, sizeof name),
+                            known ? simba__escape(s.owner.id, id, sizeof id) : "whoever owns it"))
         return cli_fail(COMMAND, CLI_FAILED, "nothing was done.");
     error.code = simba_client_force_release(client, mutex, &error);
     if (error.code < 0)
@@ -76,10 +68,8 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
     if (!yes && isatty(STDIN_FILENO) != 1)
         return cli_usage_error(COMMAND, "there is no terminal to ask at; if you are sure, say --yes");
 
-    globals->quiet = true; /* the command reports a failure itself, once */
-    globals->only_looks = true;
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
+    const int opened = cli_open_once(COMMAND, globals, true, &client);
     if (opened != CLI_GO)
         return opened;
     return cli_close(client, release(client, argv[0], yes));

@@ -94,16 +94,18 @@ static int acquire(waiting *w, const cli_signals *signals)
     struct pollfd fds[] = {{.fd = w->done, .events = POLLIN},
                            {.fd = signals->fd, .events = POLLIN},
                            {.fd = health_fd(), .events = POLLIN}};
-    int patience_ms = WAITING_FIRST_MS;
-    for (int ready; (ready = poll(fds, 3, health_pause_ms(patience_ms))) <= 0 || fds[0].revents == 0;) {
+    int64_t say_ns = clock_boot_ns() + WAITING_FIRST_MS * MS;
+    while (ended_by == 0) {
+        const int64_t left_ms = max64(0, (say_ns - clock_boot_ns()) / MS + 1);
+        const int ready = poll(fds, 3, health_pause_ms(say_ns == INT64_MAX ? -1 : (int)left_ms));
+        if (ready > 0 && fds[0].revents != 0)
+            break;
         health_turn();
-        if (ready == 0) {
-            patience_ms = say_what_for(w);
-            continue;
+        if (clock_boot_ns() >= say_ns) {
+            const int again_ms = say_what_for(w);
+            say_ns = again_ms < 0 ? INT64_MAX : clock_boot_ns() + again_ms * MS;
         }
         ended_by = listen_while_waiting(signals);
-        if (ended_by != 0)
-            break;
     }
     /* The thread may not be waiting yet, and then there is nothing to cancel. */
     while (ended_by != 0 && poll(fds, 1, 0) == 0) {
@@ -236,13 +238,6 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     return result == CLI_OK && kept != CLI_GO ? kept : result;
 }
 
-/* The time that the user allows, but at least a moment, to find out what is wrong. */
-static int64_t time_left(int64_t wait_ms, int64_t start_ns)
-{
-    const int64_t left_ms = wait_ms - (clock_boot_ns() - start_ns) / 1000000;
-    return left_ms > 1 ? left_ms : 1;
-}
-
 /* Take the mutex and run the command. Handles that ask the store are freed after all messages. */
 static int run_in(const run_wish *wish, simba_client *client, cli_signals *signals, waiting *w)
 {
@@ -277,7 +272,8 @@ static int run_with(const run_wish *wish, waiting *w, cli_signals *signals)
     if (code == CLI_GO) {
         child_times_await(client, wish->mutex, signals, wish->wait_ms == 0 ? ONE_ANSWER_MS : wish->wait_ms, &asking);
         if (wish->wait_ms > 0)
-            w->wait_ms = time_left(wish->wait_ms, start_ns);
+            w->wait_ms =
+                max64(1, wish->wait_ms - (clock_boot_ns() - start_ns) / MS); /* a moment to find out what is wrong */
         code = run_in(wish, client, signals, w);
     }
     health_close();

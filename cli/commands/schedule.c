@@ -213,9 +213,7 @@ static void print_all(const look *l, bool json)
 static int list_schedules(cli_globals *globals, const char *pattern, bool json)
 {
     simba_client *client = NULL;
-    globals->quiet = true;
-    globals->only_looks = true;
-    const int opened = cli_open(COMMAND, globals, &client);
+    const int opened = cli_open_once(COMMAND, globals, true, &client);
     if (opened != CLI_GO)
         return opened;
     look *l = look_at(client, pattern, SIZE_MAX);

@@ -113,7 +113,7 @@ static int listen(simba_client *client, const watcher *w, const cli_signals *sig
             return cli_failure(COMMAND, &refusal);
         if (!settled && (w->answered || refusal_is_settled(client))) {
             settled = true;
-            cli_take_warnings(NULL, NULL);
+            cli_take_warnings();
             cli_show_warnings(true);
         }
         const int number = fds[1].revents != 0 ? signals_read(signals) : 0;
@@ -132,9 +132,7 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
     simba_client *client = NULL;
     simba_error error = {0, ""};
     globals->dispatch = SIMBA_DISPATCH_FD;
-    globals->only_looks = true;
-    globals->quiet = true;
-    int code = cli_open(COMMAND, globals, &client);
+    int code = cli_open_once(COMMAND, globals, true, &client);
     if (code != CLI_GO)
         return code;
     code = signals_open(COMMAND, &signals);

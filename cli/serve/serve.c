@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -141,14 +142,6 @@ static int check_access(const serve_options *o, const listener *where)
         SERVE_COMMAND, "others than this machine can reach %s, so it wants a --token-file or a --client-ca", o->listen);
 }
 
-static void name_instance(answers *a)
-{
-    uint64_t number = (uint64_t)clock_read_ms(CLOCK_REALTIME);
-    if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
-        number = (uint64_t)clock_read_ms(CLOCK_REALTIME);
-    snprintf(a->instance, sizeof a->instance, "%08x", (unsigned)(number & 0xffffffff));
-}
-
 static int serve_client(simba_client *client, const serve_options *options, listener *where, const cli_signals *signals)
 {
     server s = {.options = options,
@@ -163,7 +156,9 @@ static int serve_client(simba_client *client, const serve_options *options, list
     table_init(&s.table);
     s.rules = (access_rules){options->token, options->tls.client_ca != NULL, options->tls.cert != NULL};
     s.about = (answers){.t = &s.table, .client = client, .can_release = options->allow_release};
-    name_instance(&s.about);
+    uint32_t number = (uint32_t)clock_read_ms(CLOCK_REALTIME);
+    (void)!getrandom(&number, sizeof number, GRND_NONBLOCK);
+    snprintf(s.about.instance, sizeof s.about.instance, "%08" PRIx32, number);
     s.poller = poller_start(client);
     if (s.poller == NULL)
         return cli_fail(SERVE_COMMAND, CLI_SYSTEM, "no thread can be started: %s.", strerror(errno));

@@ -1,14 +1,60 @@
 /* See clocks.h. */
 #include "timeline/clocks.h"
 
+#include <search.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NOT_KNOWN (-1)
 
-static timeline_clock fresh_clock(void)
+/* --- names --------------------------------------------------------------------------------------- */
+
+void *timeline_grown(void *array, size_t *capacity, size_t count, size_t size)
 {
-    return (timeline_clock){.reading = {.wall_ns = NOT_KNOWN, .store_ns = NOT_KNOWN}};
+    if (count < *capacity)
+        return array;
+    *capacity = *capacity ? *capacity * 2 : 64;
+    array = realloc(array, *capacity * size);
+    if (array == NULL)
+        abort();
+    return array;
 }
+
+typedef struct numbered {
+    const char *name;
+    size_t number;
+} numbered;
+
+static int compare_names(const void *left, const void *right)
+{
+    return strcmp(((const numbered *)left)->name, ((const numbered *)right)->name);
+}
+
+size_t timeline_names_add(timeline_names *set, const char *name)
+{
+    const numbered key = {name, set->count};
+    numbered *const *found = tfind(&key, &set->tree, compare_names);
+    if (found != NULL)
+        return (*found)->number;
+    numbered *made = malloc(sizeof *made);
+    if (made == NULL)
+        abort();
+    *made = key;
+    if (tsearch(made, &set->tree, compare_names) == NULL)
+        abort();
+    set->names = timeline_grown(set->names, &set->capacity, set->count, sizeof *set->names);
+    set->names[set->count] = name;
+    return set->count++;
+}
+
+void timeline_names_free(timeline_names *set)
+{
+    free(set->names);
+    tdestroy(set->tree, free);
+    *set = (timeline_names){0};
+}
+
+/* --- clocks -------------------------------------------------------------------------------------- */
 
 void timeline_clocks_init(timeline_clocks *set)
 {
@@ -28,7 +74,7 @@ size_t timeline_clocks_add(timeline_clocks *set, const char *boot)
     const size_t at = timeline_names_add(&set->boots, boot);
     if (at == before) {
         set->clocks = timeline_grown(set->clocks, &set->capacity, before, sizeof *set->clocks);
-        set->clocks[at] = fresh_clock();
+        set->clocks[at] = (timeline_clock){.reading = {.wall_ns = NOT_KNOWN, .store_ns = NOT_KNOWN}};
     }
     return at;
 }
@@ -41,17 +87,6 @@ void timeline_clock_read(timeline_clock *clock, const timeline_reading *reading)
                         (reading->store_ns != NOT_KNOWN && reading->round_ns < best->round_ns);
     if (better)
         clock->reading = *reading;
-}
-
-/* Half of the round trip lies before the store looked at its clock, as far as anybody knows. */
-static int64_t store_shift_ns(const timeline_reading *r)
-{
-    return r->store_ns - (r->boot_ns - r->round_ns / 2);
-}
-
-static int64_t wall_shift_ns(const timeline_reading *r)
-{
-    return r->wall_ns - r->boot_ns;
 }
 
 typedef struct census {
@@ -82,12 +117,14 @@ timeline_agreement timeline_clocks_agree(timeline_clocks *set, int64_t *ret_wall
     *ret_wall_ns = INT64_MIN;
     for (size_t i = 1; c.used > 1 && i < set->boots.count; i++) {
         const timeline_reading *r = &set->clocks[i].reading;
-        set->clocks[i].shift_ns = by_store ? store_shift_ns(r) : wall_shift_ns(r);
+        /* Half of the round trip lies before the store looked at its clock, as far as anybody knows. */
+        set->clocks[i].shift_ns = by_store ? r->store_ns - (r->boot_ns - r->round_ns / 2) : r->wall_ns - r->boot_ns;
     }
     if (c.reference == NULL)
         return TIMELINE_AGREED;
     set->clocks[0].shift_ns = c.reference->shift_ns;
-    *ret_wall_ns = wall_shift_ns(&c.reference->reading) - c.reference->shift_ns;
+    const timeline_reading *reference = &c.reference->reading;
+    *ret_wall_ns = reference->wall_ns - reference->boot_ns - c.reference->shift_ns;
     if (set->clocks[0].used && c.used > 1)
         return TIMELINE_UNRELATED;
     return by_store || c.used == 1 ? TIMELINE_AGREED : TIMELINE_BY_WALL;

@@ -104,7 +104,7 @@ typedef struct torture_verdict {
 void torture_judge(const torture_setup *setup, torture_history *history, torture_verdict *ret_verdict);
 void torture_verdict_free(torture_verdict *verdict);
 
-/* --- spans.c: when was what the matter with whom? -------------------------------------------------- */
+/* --- evidence.c: when was what the matter with whom? -------------------------------------------------- */
 
 typedef enum torture_trouble { TORTURE_BY_FAULT, TORTURE_BY_DEATH, TORTURE_BY_HOST, TORTURE_BY_STORE } torture_trouble;
 
@@ -127,7 +127,7 @@ torture_spans torture_spans_of(const torture_history *history, int64_t end_ns);
 /* Is it about this contender? */
 bool torture_span_hits(const torture_span *span, int contender);
 
-/* --- reigns.c --------------------------------------------------------------------------------------- */
+/* --- evidence.c --------------------------------------------------------------------------------------- */
 
 /* The leaderships of a sorted history, by mutex and by time. free() them. */
 torture_reign *torture_reigns_of(const torture_history *history, int64_t end_ns, size_t *ret_count);
