@@ -2,7 +2,7 @@
  * change that the store pushes; when memory is short or the application too slow, it reports several as one. */
 #include <simba.h>
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "core/observation.h"
 #include "util/clock.h"
 #include "util/error.h"

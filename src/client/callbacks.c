@@ -1,7 +1,7 @@
 /* Runs the application's callbacks: on a pool of threads, in the application's own loop, or in its executor. The callbacks of one
  * handle run one at a time; those of different handles do not wait for each other. Whoever runs them has a reference to the
  * handle, because a callback or an executor may outlast it. */
-#include "client/handle.h"
+#include "client/handles.h"
 
 #include "client/log.h"
 #include "util/clock.h"

@@ -1,5 +1,5 @@
-/* A handle that contends; see handle.h. */
-#include "client/handle.h"
+/* A handle that contends; see handles.h. */
+#include "client/handles.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* What all handles have in common; see handle.h. */
-#include "client/handle.h"
+/* What all handles have in common; see handles.h. */
+#include "client/handles.h"
 
 #include <assert.h>
 

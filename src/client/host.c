@@ -2,7 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "client/log.h"
 #include "core/reply.h"
 #include "core/trace.h"

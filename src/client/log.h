@@ -6,7 +6,7 @@
 
 #include <stdarg.h>
 
-#include "client/handle.h"
+#include "client/handles.h"
 
 /* key, and the member of simba__facts that holds it; whether that is text, a number, or a time that may be unknown */
 #define SIMBA__FACTS(X)                                                                                                \

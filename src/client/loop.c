@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <time.h>
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "client/log.h"
 #include "util/assert.h"
 #include "util/clock.h"

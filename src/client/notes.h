@@ -6,7 +6,7 @@
 #ifndef SIMBA_CLIENT_NOTES_H
 #define SIMBA_CLIENT_NOTES_H
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "core/record.h"
 
 typedef struct simba__note_call simba__note_call;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "stores/registry.h"
 #include "util/clock.h"
 #include "util/descriptors.h"

@@ -1,5 +1,5 @@
 /* The mutexes that handles of this client name: what the store watches, and which handles hear what it pushes. */
-#include "client/handle.h"
+#include "client/handles.h"
 
 #include <assert.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "core/observation.h"
 #include "core/row.h"
 #include "core/telling.h"

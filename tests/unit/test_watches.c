@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "client/handle.h"
+#include "client/handles.h"
 #include "lib/cm.h"
 
 static struct {

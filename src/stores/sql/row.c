@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stores/sql/sql.h"
+#include "stores/sql/row.h"
 #include "util/assert.h"
 #include "util/clock.h"
 

@@ -14,7 +14,11 @@
 
 #include "core/row.h"
 
-struct simba__sql_cell;
+/* A value as text; NULL: null. The text ends with a NUL, which `length` does not count. */
+typedef struct simba__sql_cell {
+    const char *text;
+    size_t length;
+} simba__sql_cell;
 
 enum {
     SIMBA__SQL_MUTEX,
@@ -68,11 +72,11 @@ typedef struct simba__sql_row {
 /* The row does not exist. */
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
 /* The row has these cells. `version_max`: the greatest version that fits into the column. */
-void simba__sql_row_decode(simba__sql_row *row, const struct simba__sql_cell *cells, uint64_t version_max);
+void simba__sql_row_decode(simba__sql_row *row, const simba__sql_cell *cells, uint64_t version_max);
 /* The server's clock. False: it is impossible. */
-bool simba__sql_clock(const struct simba__sql_cell *cell, int64_t *ret_now_ms);
+bool simba__sql_clock(const simba__sql_cell *cell, int64_t *ret_now_ms);
 /* A number; false: it is null, or none. */
-bool simba__sql_number(const struct simba__sql_cell *cell, uint64_t *ret_number);
+bool simba__sql_number(const simba__sql_cell *cell, uint64_t *ret_number);
 
 /* Carry out a request on a row without a flaw. core/row.c decides. A new token is greater than `floor`. False: the version has
  * reached the end of its type, and nothing was done. */

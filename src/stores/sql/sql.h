@@ -110,12 +110,6 @@ typedef struct simba__sql_ask {
     const simba__sql_batch *batch; /* WRITE */
 } simba__sql_ask;
 
-/* A value as text; NULL: null. The text ends with a NUL, which `length` does not count. */
-typedef struct simba__sql_cell {
-    const char *text;
-    size_t length;
-} simba__sql_cell;
-
 /* --- dialects --------------------------------------------------------------------------------------------- */
 
 /* How a server wants its statements. */

@@ -2,8 +2,8 @@
  * count, because a callback or an executor may outlast the application's handle. A candidate is a handle that contends: it runs
  * the machine of core/contention.h. Contenders, lockers and schedulers differ only in what they do when they are told what has
  * happened. */
-#ifndef SIMBA_CLIENT_HANDLE_H
-#define SIMBA_CLIENT_HANDLE_H
+#ifndef SIMBA_CLIENT_HANDLES_H
+#define SIMBA_CLIENT_HANDLES_H
 
 #include "client/client.h"
 #include "core/contention.h"
