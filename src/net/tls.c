@@ -12,6 +12,7 @@
 
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/url.h"
 
 /* A struct that can no longer be freed begins with this. */
 typedef struct rest {
@@ -112,6 +113,19 @@ static int set_up(simba__tls_context *context, const simba__tls_files *files, si
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
     SSL_CTX_set_verify(context->ssl, files->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
     return load_files(context->ssl, files, err);
+}
+
+int simba__tls_files_of_url(const simba_url *url, const char *with_tls, simba__tls_files *ret_files, simba_error *err)
+{
+    simba__tls_files files = {simba_url_query(url, "ca"), simba_url_query(url, "cert"), simba_url_query(url, "key"),
+                              true};
+    if (with_tls && (files.ca || files.cert || files.key || simba_url_query(url, "verify")))
+        return simba__fail(err, SIMBA_EURL, "ca, cert, key and verify are for %s", with_tls);
+    if (!files.cert != !files.key)
+        return simba__fail(err, SIMBA_EURL, "cert and key go together");
+    const int rc = simba__url_flag(url, "verify", &files.verify, err);
+    *ret_files = files;
+    return rc;
 }
 
 int simba__tls_context_new(const simba__tls_files *files, simba_error *err, simba__tls_context **ret_context)

@@ -15,6 +15,9 @@ typedef struct simba__tls_files {
     bool verify;
 } simba__tls_files;
 
+/* What ca=, cert=, key= and verify= of a URL say. The texts are the URL's. `with_tls` names the schemes that have TLS, if that of the URL has
+ * none, and is NULL otherwise. SIMBA_EURL. */
+int simba__tls_files_of_url(const simba_url *url, const char *with_tls, simba__tls_files *ret_files, simba_error *err);
 /* Reads the files. SIMBA_EURL names the bad one; SIMBA_ENOMEM. Free it; NULL is fine. */
 int simba__tls_context_new(const simba__tls_files *files, simba_error *err, simba__tls_context **ret_context);
 void simba__tls_context_free(simba__tls_context *context);

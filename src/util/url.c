@@ -295,6 +295,31 @@ int simba__url_duration(const simba_url *url, const char *key, int64_t *ret_ms, 
                        simba__text_cut(value, 40), value);
 }
 
+int simba__url_timeout(const simba_url *url, const char *key, unsigned *ret_ms, simba_error *err)
+{
+    int64_t ms = *ret_ms;
+    const int rc = simba__url_duration(url, key, &ms, err);
+    if (rc < 0)
+        return rc;
+    if (ms < 1 || ms > 3600000)
+        return simba__fail(err, SIMBA_EURL, "%s in the URL is from 1ms to 1h", key);
+    *ret_ms = (unsigned)ms;
+    return 0;
+}
+
+int simba__url_flag(const simba_url *url, const char *key, bool *ret_flag, simba_error *err)
+{
+    const char *value = simba_url_query(url, key);
+    if (!value)
+        return 0;
+    const bool flag = strcmp(value, "yes") == 0;
+    if (!flag && strcmp(value, "no") != 0)
+        return simba__fail(err, SIMBA_EURL, "%s is yes or no, and the URL says \"%.*s\"", key,
+                           simba__text_cut(value, 40), value);
+    *ret_flag = flag;
+    return 0;
+}
+
 bool simba__url_of_path(const char *scheme, const char *path, char *out, size_t size)
 {
     size_t length = (size_t)snprintf(out, size, "%s://", scheme);

@@ -13,5 +13,9 @@ bool simba__url_of_path(const char *scheme, const char *path, char *out, size_t 
 
 /* A query value as a duration; *ret_ms is untouched when the key was not given. SIMBA_EURL names the key. */
 int simba__url_duration(const simba_url *url, const char *key, int64_t *ret_ms, simba_error *err);
+/* The same, from 1ms to 1h. */
+int simba__url_timeout(const simba_url *url, const char *key, unsigned *ret_ms, simba_error *err);
+/* The same for yes and no. */
+int simba__url_flag(const simba_url *url, const char *key, bool *ret_flag, simba_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "stores/sql/sql.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/url.h"
 
 const char *const simba__my_keys[] = {
     "socket", "table",  "create",      "connect-timeout", "timeout",           "tls", "verify", "ca", "capath", "cert",
@@ -70,7 +71,7 @@ static int parse_table(simba__my_options *options, const simba_url *url, simba_e
                            simba_url_authority(url));
     if (strchr(path + 1, '/'))
         return simba__fail(err, SIMBA_EURL, "mysql: \"%.64s\" is not the name of a database", path + 1);
-    int rc = simba__sql_setting_name(url, "mysql", "table", sizeof table - 1, table, err);
+    int rc = simba__sql_name(url, "table", sizeof table - 1, table, err);
     if (rc == 0)
         rc = copy(path + 1, &options->database, err);
     return rc < 0 ? rc : copy(table, &options->table, err);
@@ -100,9 +101,9 @@ static int parse_tls(simba__my_options *options, const simba_url *url, simba_err
     const bool is_said = simba_url_query(url, "tls") != NULL;
     options->tls = any;
     options->verify = true;
-    int rc = simba__sql_setting_flag(url, "mysql", "tls", &options->tls, err);
+    int rc = simba__url_flag(url, "tls", &options->tls, err);
     if (rc == 0)
-        rc = simba__sql_setting_flag(url, "mysql", "verify", &options->verify, err);
+        rc = simba__url_flag(url, "verify", &options->verify, err);
     if (rc < 0)
         return rc;
     if (is_said && !options->tls && any)
@@ -129,11 +130,11 @@ int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options
     if (rc == 0)
         rc = copy(simba_url_password(url), &options->password, err);
     if (rc == 0)
-        rc = simba__sql_setting_flag(url, "mysql", "create", &options->create, err);
+        rc = simba__url_flag(url, "create", &options->create, err);
     if (rc == 0)
-        rc = simba__sql_setting_ms(url, "mysql", "connect-timeout", &options->connect_timeout_ms, err);
+        rc = simba__url_timeout(url, "connect-timeout", &options->connect_timeout_ms, err);
     if (rc == 0)
-        rc = simba__sql_setting_ms(url, "mysql", "timeout", &options->timeout_ms, err);
+        rc = simba__url_timeout(url, "timeout", &options->timeout_ms, err);
     if (rc == 0)
         rc = copy(simba_url_query(url, "server-public-key"), &options->public_key, err);
     if (rc == 0)

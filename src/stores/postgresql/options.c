@@ -8,6 +8,7 @@
 #include "stores/sql/sql.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/url.h"
 
 static const char store[] = "postgresql";
 
@@ -169,12 +170,12 @@ int simba__pg_options_parse(const simba_url *url, simba__pg_options *ret_options
     const long seconds = strtol(simba__pg_option(options, "connect_timeout"), NULL, 10);
     options->connect_timeout_ms = seconds > 0 && seconds < 3600 ? (unsigned)seconds * 1000 : 2000;
     strcpy(options->table, "simba_mutex");
-    rc = simba__sql_setting_name(url, store, "schema", SIMBA__PG_NAME_MAX, options->schema, err);
+    rc = simba__sql_name(url, "schema", SIMBA__PG_NAME_MAX, options->schema, err);
     if (rc == 0)
-        rc = simba__sql_setting_name(url, store, "table", SIMBA__PG_NAME_MAX, options->table, err);
+        rc = simba__sql_name(url, "table", SIMBA__PG_NAME_MAX, options->table, err);
     if (rc == 0)
-        rc = simba__sql_setting_flag(url, store, "create", &options->create, err);
-    return rc < 0 ? rc : simba__sql_setting_ms(url, store, "connect-timeout", &options->connect_timeout_ms, err);
+        rc = simba__url_flag(url, "create", &options->create, err);
+    return rc < 0 ? rc : simba__url_timeout(url, "connect-timeout", &options->connect_timeout_ms, err);
 }
 
 void simba__pg_options_free(simba__pg_options *options)

@@ -82,58 +82,14 @@ static int parse_login(redis_options *options, const simba_url *url, simba_error
 
 static int parse_durations(redis_options *options, const simba_url *url, simba_error *err)
 {
-    int64_t connect_ms = 2000;
-    int64_t timeout_ms = 4000;
-    int rc = simba__url_duration(url, "connect-timeout", &connect_ms, err);
+    unsigned connect_ms = 2000;
+    unsigned timeout_ms = 4000;
+    int rc = simba__url_timeout(url, "connect-timeout", &connect_ms, err);
     if (rc == 0)
-        rc = simba__url_duration(url, "timeout", &timeout_ms, err);
-    if (rc == 0 && (connect_ms < 1 || timeout_ms < 1 || connect_ms > 3600000 || timeout_ms > 3600000))
-        rc = simba__fail(err, SIMBA_EURL, "connect-timeout and timeout are from 1ms to 1h");
-    if (rc < 0)
-        return rc;
+        rc = simba__url_timeout(url, "timeout", &timeout_ms, err);
     options->connect_timeout_ns = connect_ms * SIMBA__NS_PER_MS;
     options->timeout_ns = timeout_ms * SIMBA__NS_PER_MS;
-    return 0;
-}
-
-/* "yes" or "no". *ret_value is untouched when the key was not given. */
-static int parse_flag(const simba_url *url, const char *key, bool *ret_value, simba_error *err)
-{
-    const char *text = simba_url_query(url, key);
-    if (!text)
-        return 0;
-    *ret_value = strcmp(text, "yes") == 0;
-    return *ret_value || strcmp(text, "no") == 0 ? 0 : simba__fail(err, SIMBA_EURL, "%s is yes or no", key);
-}
-
-static int copy(const simba_url *url, const char *key, char **ret_value, simba_error *err)
-{
-    const char *value = simba_url_query(url, key);
-    if (!value)
-        return 0;
-    *ret_value = simba__strdup(value);
-    return *ret_value ? 0 : out_of_memory(err);
-}
-
-static int parse_tls(redis_options *options, const simba_url *url, simba_error *err)
-{
-    int rc = copy(url, "ca", &options->ca, err);
-    if (rc == 0)
-        rc = copy(url, "cert", &options->cert, err);
-    if (rc == 0)
-        rc = copy(url, "key", &options->key, err);
-    if (rc < 0)
-        return rc;
-    options->tls = strncmp(simba_url_scheme(url), "rediss", 6) == 0;
-    if (!options->tls && (options->ca || options->cert || options->key || simba_url_query(url, "verify")))
-        return simba__fail(err, SIMBA_EURL, "ca, cert, key and verify are for rediss:// and its kin");
-    options->verify = true;
-    rc = parse_flag(url, "verify", &options->verify, err);
-    if (rc < 0)
-        return rc;
-    if (!options->cert != !options->key)
-        return simba__fail(err, SIMBA_EURL, "cert and key go together");
-    return 0;
+    return rc;
 }
 
 /* A password among the settings of a URL would be shown with them, so it stands in a file. */
@@ -156,7 +112,10 @@ static int read_password(const char *path, char **ret_password, simba_error *err
 static int parse_sentinel_login(redis_options *options, const simba_url *url, simba_error *err)
 {
     const char *path = simba_url_query(url, "sentinel-password-file");
-    int rc = copy(url, "sentinel-user", &options->sentinel_login.user, err);
+    const char *user = simba_url_query(url, "sentinel-user");
+    int rc = 0;
+    if (user && !(options->sentinel_login.user = simba__strdup(user)))
+        rc = out_of_memory(err);
     if (rc == 0 && path)
         rc = read_password(path, &options->sentinel_login.password, err);
     if (rc == 0 && (path || options->sentinel_login.user) && !options->service)
@@ -209,6 +168,7 @@ static int parse_place(redis_options *options, const simba_url *url, simba_error
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err)
 {
+    ret_options->tls = strncmp(simba_url_scheme(url), "rediss", 6) == 0;
     int rc = parse_place(ret_options, url, err);
     if (rc == 0)
         rc = parse_login(ret_options, url, err);
@@ -220,10 +180,10 @@ int simba__redis_options_parse(const simba_url *url, redis_options *ret_options,
     if (rc == 0 && replicas && !parse_number(replicas, 1000, &ret_options->replicas))
         rc = simba__fail(err, SIMBA_EURL, "replicas in the redis URL is not a number from 0 to 1000");
     if (rc == 0)
-        rc = parse_tls(ret_options, url, err);
+        rc = simba__tls_files_of_url(url, ret_options->tls ? NULL : "rediss:// and its kin", &ret_options->files, err);
     ret_options->restart_wait = true;
     if (rc == 0)
-        rc = parse_flag(url, "restart-wait", &ret_options->restart_wait, err);
+        rc = simba__url_flag(url, "restart-wait", &ret_options->restart_wait, err);
     return rc;
 }
 
@@ -241,7 +201,4 @@ void simba__redis_options_free(redis_options *options)
     free_login(&options->sentinel_login);
     simba__free(options->service);
     simba__free(options->endpoints);
-    simba__free(options->ca);
-    simba__free(options->cert);
-    simba__free(options->key);
 }

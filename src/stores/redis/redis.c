@@ -407,9 +407,8 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
     store->conns =
         (redis_conns){.links = {.host = host, .kind = "redis", .hello = "PING\r\n", .looked_up = look_whether_closed},
                       .options = options};
-    const simba__tls_files files = {options->ca, options->cert, options->key, options->verify};
     if (options->tls)
-        rc = simba__tls_context_new(&files, err, &store->conns.links.tls);
+        rc = simba__tls_context_new(&options->files, err, &store->conns.links.tls);
     if (rc < 0)
         return rc;
     rc = simba__redis_pushes_init(store);

@@ -48,8 +48,8 @@ typedef struct redis_options {
     int64_t timeout_ns;         /* the connection is given up if an answer takes longer */
     long replicas;              /* how many replicas have to acknowledge a grant */
     bool restart_wait;          /* a server that has just started grants nothing new for one lease */
-    bool tls, verify;
-    char *ca, *cert, *key;
+    bool tls;
+    simba__tls_files files; /* the texts are the URL's */
 } redis_options;
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err);

@@ -34,7 +34,7 @@
  *   batch.c    lock, decide, write                              reads.c       READ, polls, READ_NOTE, LIST, EXAMINE
  *   waiting.c  waiters, notifications                           polling.c     which rows to poll, and when
  *   row.c      cells to core/row.c and back                     grants.c      what this client remembers of rows
- *   statements.c  the text of both packets                      settings.c    keys of URLs */
+ *   statements.c  the text of both packets */
 #ifndef SIMBA_STORES_SQL_SQL_H
 #define SIMBA_STORES_SQL_SQL_H
 
@@ -131,6 +131,9 @@ typedef struct simba__sql_words {
 
 /* Append the statements of this ask. */
 void simba__sql_put_ask(simba__buffer *out, const simba__sql_words *words, const simba__sql_ask *ask);
+/* A name in the URL that goes into statements: only letters, digits, _ and $, at most `most`. `ret_name` has room for one more, and is
+ * untouched when the key was not given. SIMBA_EURL. */
+int simba__sql_name(const simba_url *url, const char *key, size_t most, char *ret_name, simba_error *err);
 
 /* The properties of the table that matter to requests. */
 typedef struct simba__sql_table {
@@ -412,15 +415,5 @@ void simba__sql_go_on(simba__sql_store *store);
 void simba__sql_settled(simba__sql_session *session);
 /* The timer fires at `at` at the latest. */
 void simba__sql_be_patient(simba__sql_store *store, simba_local at);
-
-/* --- settings ---------------------------------------------------------------------------------------------- */
-
-/* In URLs. `store` begins the sentences of errors ("mysql"). If a key is not given, the value stays as it is. SIMBA_EURL. */
-int simba__sql_setting_flag(const simba_url *url, const char *store, const char *key, bool *flag, simba_error *err);
-/* 1ms to 1h */
-int simba__sql_setting_ms(const simba_url *url, const char *store, const char *key, unsigned *ms, simba_error *err);
-/* A name that goes into statements: only letters, digits, _ and $, at most `most`. `name` has room for one more. */
-int simba__sql_setting_name(const simba_url *url, const char *store, const char *key, size_t most, char *name,
-                            simba_error *err);
 
 #endif

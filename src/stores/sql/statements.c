@@ -275,3 +275,16 @@ void simba__sql_put_ask(simba__buffer *out, const simba__sql_words *words, const
         put_read(out, words, ask);
     }
 }
+
+int simba__sql_name(const simba_url *url, const char *key, size_t most, char *ret_name, simba_error *err)
+{
+    const char *text = simba_url_query(url, key);
+    if (!text)
+        return 0;
+    if (text[0] == '\0' || strlen(text) > most ||
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$") != strlen(text))
+        return simba__fail(err, SIMBA_EURL, "%s: %s is \"%.64s\"; it may have letters, digits, _ and $",
+                           simba_url_scheme(url), key, text);
+    strcpy(ret_name, text);
+    return 0;
+}

@@ -98,39 +98,10 @@ static int parse_session(zk_options *options, const simba_url *url, simba_error 
     return rc;
 }
 
-static int copy(const simba_url *url, const char *key, char **ret_value, simba_error *err)
-{
-    const char *value = simba_url_query(url, key);
-    if (!value)
-        return 0;
-    *ret_value = simba__strdup(value);
-    return *ret_value ? 0 : out_of_memory(err);
-}
-
-static int parse_tls(zk_options *options, const simba_url *url, simba_error *err)
-{
-    const char *verify = simba_url_query(url, "verify");
-    int rc = copy(url, "ca", &options->ca, err);
-    if (rc == 0)
-        rc = copy(url, "cert", &options->cert, err);
-    if (rc == 0)
-        rc = copy(url, "key", &options->key, err);
-    if (rc < 0)
-        return rc;
-    options->tls = strcmp(simba_url_scheme(url), "zookeepers") == 0;
-    options->verify = !verify || strcmp(verify, "no") != 0;
-    if (!options->tls && (options->ca || options->cert || options->key || verify))
-        return simba__fail(err, SIMBA_EURL, "ca, cert, key and verify are for zookeepers://");
-    if (verify && options->verify && strcmp(verify, "yes") != 0)
-        return simba__fail(err, SIMBA_EURL, "verify is yes or no");
-    if (!options->cert != !options->key)
-        return simba__fail(err, SIMBA_EURL, "cert and key go together");
-    return 0;
-}
-
 int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err)
 {
     const char *authority = simba_url_authority(url);
+    ret_options->tls = strcmp(simba_url_scheme(url), "zookeepers") == 0;
     snprintf(ret_options->where, sizeof ret_options->where, "%s", authority[0] ? authority : "127.0.0.1");
     int rc = simba__endpoints_parse("zookeeper", authority, 2181, err, &ret_options->hosts, &ret_options->host_count);
     if (rc == 0)
@@ -142,7 +113,7 @@ int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba
     if (rc == 0)
         rc = parse_session(ret_options, url, err);
     if (rc == 0)
-        rc = parse_tls(ret_options, url, err);
+        rc = simba__tls_files_of_url(url, ret_options->tls ? NULL : "zookeepers://", &ret_options->files, err);
     return rc;
 }
 
@@ -154,9 +125,6 @@ void simba__zk_options_free(zk_options *options)
     simba__free(options->hosts);
     simba__free(options->root);
     simba__free(options->notes);
-    simba__free(options->ca);
-    simba__free(options->cert);
-    simba__free(options->key);
 }
 
 /* --- requests ----------------------------------------------------------------------------------------------- */
@@ -250,9 +218,8 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
     if (rc < 0)
         return rc;
     host->workers = workers_for(options);
-    const simba__tls_files files = {options->ca, options->cert, options->key, options->verify};
     if (options->tls)
-        rc = simba__tls_context_new(&files, err, &tls);
+        rc = simba__tls_context_new(&options->files, err, &tls);
     if (rc < 0)
         return rc;
     self->attend.fire = simba__zk_attend;

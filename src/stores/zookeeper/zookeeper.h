@@ -294,8 +294,8 @@ typedef struct zk_options {
     char *digest;       /* "user:password"; NULL: none */
     zk_acl acl;
     int session_ms;
-    bool tls, verify;
-    char *ca, *cert, *key;
+    bool tls;
+    simba__tls_files files; /* the texts are the URL's */
 } zk_options;
 
 int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err);
