@@ -331,6 +331,7 @@ static int connect_in_time(simba__my_conn *conn, simba__sql_failure *why)
         return rc;
     const int64_t began_ns = conn->host->now(conn->host).ns;
     conn->open_by.ns = began_ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS;
+    atomic_store(&conn->interrupt_at_ns, conn->open_by.ns);
     for (;;) {
         const int64_t half_ns = (conn->host->now(conn->host).ns - began_ns) / 2;
         attempt a = {.conn = conn, .reach_ns = half_ns > LEAST_REACH_NS ? half_ns : LEAST_REACH_NS};

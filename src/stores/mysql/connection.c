@@ -81,6 +81,11 @@ static void end(simba__my_conn *conn, bool abrupt)
     unguard(conn, &guarded);
 }
 
+static void set_timer(simba__my_conn *conn, int64_t after_ns)
+{
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){conn->host->now(conn->host).ns + after_ns});
+}
+
 /* --- connecting ---------------------------------------------------------------------------------------------- */
 
 /* The library does not say how long it will take, so only a thread of the client's own runs it. */
@@ -113,10 +118,8 @@ static void open_conn(void *any)
     simba__my_conn *conn = any;
     conn->is_connecting = true;
     atomic_store(&conn->over, false);
-    /* A TLS handshake waits inside of the library. */
-    conn->host->timer_set(
-        conn->host, &conn->timer,
-        (simba_local){conn->host->now(conn->host).ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS});
+    atomic_store(&conn->interrupt_at_ns, 0);
+    set_timer(conn, conn->options->connect_timeout_ms * SIMBA__NS_PER_MS);
     conn->host->work(conn->host, &conn->job);
 }
 
@@ -133,11 +136,6 @@ static bool close_conn(void *any, bool abrupt)
 }
 
 /* --- asking ----------------------------------------------------------------------------------------------------- */
-
-static void set_timer(simba__my_conn *conn, int64_t after_ns)
-{
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){conn->host->now(conn->host).ns + after_ns});
-}
 
 /* The next call. What it waits for; 0: it is over. */
 static int start_call(simba__my_conn *conn, simba__my_call call)
@@ -311,9 +309,12 @@ static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__my_conn *conn = SIMBA__OF_NODE(timer, simba__my_conn, timer);
     simba__sql_failure why;
-    (void)now;
-    if (conn->is_connecting) {
-        simba__my_interrupt(conn);
+    if (conn->is_connecting) { /* a TLS handshake waits inside of the library, and has to be interrupted */
+        const int64_t at_ns = atomic_load(&conn->interrupt_at_ns);
+        if (at_ns != 0 && now.ns >= at_ns)
+            simba__my_interrupt(conn);
+        else
+            set_timer(conn, at_ns ? at_ns - now.ns : conn->options->connect_timeout_ms * SIMBA__NS_PER_MS);
         return;
     }
     if (conn->must_go_on && conn->text.failed) {

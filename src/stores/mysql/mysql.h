@@ -65,9 +65,10 @@ typedef struct simba__my_conn {
     bool is_connecting;
     simba__sql_failure why;
     simba_local open_by;
-    pthread_mutex_t lock; /* of the two that follow */
-    int fd;               /* a descriptor of our own for the connection's socket, -1: none */
-    atomic_bool over;     /* nobody waits for the connection any more */
+    _Atomic int64_t interrupt_at_ns; /* the same; 0: no worker has begun */
+    pthread_mutex_t lock;            /* of the two that follow */
+    int fd;                          /* a descriptor of our own for the connection's socket, -1: none */
+    atomic_bool over;                /* nobody waits for the connection any more */
 
     /* The call of the library that is under way. */
     simba__my_call call;
