@@ -177,7 +177,7 @@ static void stop_in_renewal(tck *t, bool lost)
 {
     tck_client *client = lost ? tck_client_nervous(t) : tck_client_patient(t);
     struct pair pair;
-    TCK_REQUIRE(t, make_pair(t, client, tck_timing(t), &pair));
+    TCK_REQUIRE(t, make_pair(t, client, tck_timing_steady(t), &pair));
     TCK_REQUIRE(t, tck_probe_start(pair.probe));
     TCK_AWAIT(t, pair.probe->acquired == 1);
     tck_fault_hold(client->fault, SIMBA_OP_RENEW);

@@ -203,7 +203,8 @@ static void while_redis_speaks_tls(void **state)
     server_init(&s);
     assert_true(server_make_certificates(s.folder));
     assert_true(server_start_redis_tls(&s, s.folder, "secret", NULL));
-    snprintf(url, sizeof url, "rediss://:secret@localhost:%d?ca=%s/ca.pem&ttl=50ms&transition=3s&restart-wait=no", s.port, s.folder);
+    snprintf(url, sizeof url, "rediss://:secret@localhost:%d?ca=%s/ca.pem&ttl=50ms&transition=3s&restart-wait=no",
+             s.port, s.folder);
     assert_all_end_well(url, 5000);
     assert_ends_well(start("destructor", url, NULL));
     server_fini(&s);
@@ -220,7 +221,7 @@ static void while_mysql_speaks_tls(void **state)
     assert_true(server_make_certificates(s.folder));
     assert_true(server_start_mariadb(
         &s, (const char *const[]){"--ssl-ca=ca.pem", "--ssl-cert=cert.pem", "--ssl-key=key.pem", NULL}));
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes&tls=yes&verify=no&ttl=50ms&transition=3s&restart-wait=no",
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes&tls=yes&verify=no&ttl=50ms&transition=3s",
              s.port);
     assert_all_end_well(url, 20000);
     assert_ends_well(start("destructor", url, NULL));
@@ -238,7 +239,7 @@ static void while_postgresql_speaks_tls(void **state)
     assert_true(server_start_postgresql_tls(&s));
     snprintf(url, sizeof url,
              "postgresql://postgres@localhost:%d/simba?create=yes&sslrootcert=%s/ca.pem&sslcert=%s/client.pem&"
-             "sslkey=%s/client.key&ttl=50ms&transition=3s&restart-wait=no",
+             "sslkey=%s/client.key&ttl=50ms&transition=3s",
              s.port, s.folder, s.folder, s.folder);
     assert_all_end_well(url, 20000);
     server_fini(&s);
