@@ -131,7 +131,7 @@ endforeach()
 set(SIMBA_STORES_BUILTIN "" CACHE STRING
     "Stores to build into the shared library instead, of: redis;mysql;postgresql;zookeeper. The static library has all of them")
 foreach(_store IN LISTS SIMBA_STORES_BUILTIN)
-    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/backends/${_store}" AND NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/stores/${_store}")
+    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/stores/${_store}")
         message(FATAL_ERROR "SIMBA_STORES_BUILTIN names \"${_store}\", and there is no such store.")
     endif()
 endforeach()
@@ -166,9 +166,6 @@ endfunction()
 # _simba_store_sources(<variable> <name>): the sources of a store's folder.
 function(_simba_store_sources variable name)
     set(folder src/stores/${name})
-    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
-        set(folder src/backends/${name})
-    endif()
     simba_glob(sources ${folder}/*.c)
     simba_glob(scripts ${folder}/lua/*.lua)
     if(scripts) # embedded, see SimbaScripts.cmake

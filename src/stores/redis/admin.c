@@ -114,8 +114,8 @@ static void list_row(redis_walk *walk, const char *mutex, const redisReply *repl
     redis_row row;
     const int rc = simba__redis_parse_row(reply, &row);
     if (rc < 0) { /* a damaged mutex does not keep the others from being shown */
-        host->log(host, SIMBA_LOG_WARN, "mutex %.*s is not listed: %s", SIMBA_MUTEX_BYTES, mutex,
-                  rc == SIMBA_ECORRUPT ? "its note or the id of its owner cannot be read" : "an odd answer");
+        const char *why = rc == SIMBA_ECORRUPT ? "its note or the id of its owner cannot be read" : "an odd answer";
+        host->log(host, SIMBA_LOG_WARN, "mutex %.*s is not listed: %s", SIMBA_MUTEX_BYTES, mutex, why);
         return;
     }
     const simba_listing listing = {.size = sizeof listing,
