@@ -435,6 +435,7 @@ static void store_not_built(void **state)
 #if !SIMBA_WITH_ZOOKEEPER
         {"postgres", "SIMBA_WITH_POSTGRESQL=ON"},
         {"zookeeper", "SIMBA_WITH_ZOOKEEPER=ON"},
+        {"zookeepers", "SIMBA_WITH_ZOOKEEPER=ON"},
 #endif
         {NULL, NULL},
     };
@@ -446,7 +447,7 @@ static void store_not_built(void **state)
         refuse_open(url, NULL, SIMBA_ENOTBUILT, begin);
         refuse_open(url, NULL, SIMBA_ENOTBUILT, left_out[i].option);
     }
-    static const char *const unheard_of[] = {"redisx", "redis+", "mysqlx", "maria", "sqlite3", "zookeepers"};
+    static const char *const unheard_of[] = {"redisx", "redis+", "mysqlx", "maria", "sqlite3", "zookeeperx"};
     for (size_t i = 0; i < sizeof unheard_of / sizeof *unheard_of; i++) {
         char url[64];
         snprintf(url, sizeof url, "%s://host/x", unheard_of[i]);
