@@ -361,7 +361,7 @@ static int port_of(const simba__sql_session *session)
     return ntohs(address.sin_port);
 }
 
-/* The listening connection is lost: the rows are polled, and when it is back it is tested again. */
+/* The listening connection is lost: the rows are polled, and when it is back it is tested again. The server may have lost its queue. */
 static void listener_lost(void **state)
 {
     (void)state;
@@ -378,6 +378,7 @@ static void listener_lost(void **state)
         testhost_pump(&b, NULL, 5);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
     assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 1000));
+    assert_true(await_push(&b, SIMBA_PUSH_SESSION_BACK, 5000)); /* its waiters enter the queue anew */
     await_hearing(&b, SIMBA__SQL_HEARS);
     assert_int_equal(b.warnings, 0);
     testhost_unwatch(&b, &topic);
