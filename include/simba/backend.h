@@ -285,7 +285,7 @@ enum {
     SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
     SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* only this process can use it */
     SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
-    SIMBA_CAP_CALLS = 1 << 12,        /* the store calls each waiter by push_to; see below */
+    SIMBA_CAP_CALLS = 1 << 12,        /* the store calls each waiter by push_to; see above */
 };
 
 typedef struct simba_backend {
