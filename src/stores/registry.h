@@ -1,6 +1,6 @@
 /* The list of stores. */
-#ifndef SIMBA_BACKENDS_REGISTRY_H
-#define SIMBA_BACKENDS_REGISTRY_H
+#ifndef SIMBA_STORES_REGISTRY_H
+#define SIMBA_STORES_REGISTRY_H
 
 #include <simba/backend.h>
 

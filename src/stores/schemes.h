@@ -1,7 +1,7 @@
 /* The URL schemes of our own stores, by the name of the store's folder. They are not in the stores, because a
  * library that was built without a store still says whose scheme it is. */
-#ifndef SIMBA_BACKENDS_SCHEMES_H
-#define SIMBA_BACKENDS_SCHEMES_H
+#ifndef SIMBA_STORES_SCHEMES_H
+#define SIMBA_STORES_SCHEMES_H
 
 #define SIMBA__SCHEMES_memory "memory"
 #define SIMBA__SCHEMES_sqlite "sqlite"

@@ -56,11 +56,13 @@ static void fail(simba__sql_session *session, const simba__sql_failure *why)
 
 /* --- opening --------------------------------------------------------------------------------------------- */
 
-bool simba__sql_session_open(simba__sql_session *session)
+bool simba__sql_session_open(simba__sql_session *session, bool is_asked)
 {
+    /* A lack of memory in this process is no fault of the server: a request tries at once. */
+    const bool pauses = session->failures > 0 && !(is_asked && session->why.error.code == SIMBA_ENOMEM);
     if (session->state != SIMBA__SQL_SHUT)
         return true;
-    if (session->failures > 0 && now_of(session).ns < session->not_before.ns)
+    if (pauses && now_of(session).ns < session->not_before.ns)
         return false;
     session->state = SIMBA__SQL_OPENING;
     dialect_of(session)->open(session->conn);

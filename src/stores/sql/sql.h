@@ -218,8 +218,8 @@ struct simba__sql_session {
     bool is_repeated;    /* what was lost is asked again; until there is an answer */
 };
 
-/* Open it if it is shut and its pause is over. False: it is too early; `session->why` says why. */
-bool simba__sql_session_open(simba__sql_session *session);
+/* Open it if it is shut and its pause is over. `is_asked`: for requests. False: it is too early; `session->why` says why. */
+bool simba__sql_session_open(simba__sql_session *session, bool is_asked);
 /* READY. `wanted`: how many requests wait for it. The ask stays put. */
 void simba__sql_session_ask(simba__sql_session *session, const simba__sql_ask *ask, size_t wanted,
                             void (*row)(simba__sql_session *, unsigned, const simba__sql_cell *, unsigned),

@@ -250,8 +250,9 @@ static void use_writer(simba__sql_store *store)
     simba__sql_session *writer = &store->writer;
     simba__sql_failure why;
     const bool has_writes = store->renewals.first || store->writes.first;
-    const bool is_wanted = has_writes || store->prepares.first || simba__sql_waiting_wants_writer(store);
-    if (writer->state == SIMBA__SQL_SHUT && is_wanted && !simba__sql_session_open(writer))
+    const bool is_asked = has_writes || store->prepares.first;
+    const bool is_wanted = is_asked || simba__sql_waiting_wants_writer(store);
+    if (writer->state == SIMBA__SQL_SHUT && is_wanted && !simba__sql_session_open(writer, is_asked))
         simba__sql_fail_writes(store, &writer->why);
     if (writer->state != SIMBA__SQL_READY)
         return;
@@ -274,7 +275,7 @@ static void use_reader(simba__sql_store *store, simba_local now)
     simba__sql_session *reader = &store->reader;
     const bool has_reads = simba__sql_reads_wait(store, now);
     const bool listens = simba__sql_waiting_wants_reader(store);
-    if (reader->state == SIMBA__SQL_SHUT && (has_reads || listens) && !simba__sql_session_open(reader))
+    if (reader->state == SIMBA__SQL_SHUT && (has_reads || listens) && !simba__sql_session_open(reader, has_reads))
         simba__sql_reads_fail(store, &reader->why);
     if (reader->state != SIMBA__SQL_READY)
         return;
