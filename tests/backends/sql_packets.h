@@ -58,7 +58,8 @@ static inline void cut_after_packet_2(void **state)
     acquire(&a, "orders", "you", 2);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
     testhost_request lost = {0};
-    for (int i = 0; i < 100 && lost.error.code == 0; i++) { /* the server may be so fast that its answer is there already */
+    for (int i = 0; i < 100 && lost.error.code == 0;
+         i++) { /* the server may be so fast that its answer is there already */
         a.on_now = deafen;
         lost = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
         testhost_ask(&a, &lost);

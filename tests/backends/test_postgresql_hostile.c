@@ -672,16 +672,11 @@ static void clear_password(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_honest),
-        cmocka_unit_test(about_lies),
-        cmocka_unit_test(about_owners),
-        cmocka_unit_test(about_answers),
-        cmocka_unit_test(about_greetings),
-        cmocka_unit_test(greeting_is_bounded),
-        cmocka_unit_test(silent_host),
-        cmocka_unit_test(silent_after_login),
-        cmocka_unit_test(clear_password),
-        cmocka_unit_test(notification_behind_an_answer),
+        cmocka_unit_test(about_honest),    cmocka_unit_test(about_lies),
+        cmocka_unit_test(about_owners),    cmocka_unit_test(about_answers),
+        cmocka_unit_test(about_greetings), cmocka_unit_test(greeting_is_bounded),
+        cmocka_unit_test(silent_host),     cmocka_unit_test(silent_after_login),
+        cmocka_unit_test(clear_password),  cmocka_unit_test(notification_behind_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,10 +146,8 @@ static void times_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(beats_are_lost),
-        cmocka_unit_test(beats_are_agreed),
-        cmocka_unit_test(what_was_seen_is_told),
-        cmocka_unit_test(note_of_a_replaced_leader_is_not_believed),
+        cmocka_unit_test(beats_are_lost),        cmocka_unit_test(beats_are_agreed),
+        cmocka_unit_test(what_was_seen_is_told), cmocka_unit_test(note_of_a_replaced_leader_is_not_believed),
         cmocka_unit_test(times_are_bounded),
     };
     signal(SIGPIPE, SIG_IGN);

@@ -146,8 +146,7 @@ static void first_packet_lost(void **state)
     proxy_start(&network, postgresql.port);
     proxy_set(&network, PROXY_LOSS);
     snprintf(hosts, sizeof hosts, "127.0.0.1:%d", network.port);
-    snprintf(url, sizeof url,
-             "postgresql://postgres@%s/simba?sslmode=disable&create=yes&connect-timeout=60s", hosts);
+    snprintf(url, sizeof url, "postgresql://postgres@%s/simba?sslmode=disable&create=yes&connect-timeout=60s", hosts);
     assert_int_equal(simba_client_open(url, NULL, &err, &clients[0]), 0);
     const simba_contender_options options = ref_options(&arena, 0);
     assert_int_equal(simba_contender_new(clients[0], "orders", &options, &err, &arena.contenders[0].handle), 0);

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stores/redis/redis.h"
 #include "fuzz/targets.h"
+#include "stores/redis/redis.h"
 #include "stores/zookeeper/zookeeper.h"
 #include "util/escape.h"
 #include "util/text.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "backends/asking.h"
-#include "stores/mysql/mysql.h"
 #include "lib/server.h"
+#include "stores/mysql/mysql.h"
 #include <mysql.h>
 
 static server mysql8;

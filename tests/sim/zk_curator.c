@@ -6,8 +6,8 @@
  * It talks to a server directly, and not over a wire. All of them leave when everything heals. */
 #include <string.h>
 
-#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
+#include "stores/zookeeper/zookeeper.h"
 
 typedef enum curator_step {
     CURATOR_CONNECT,

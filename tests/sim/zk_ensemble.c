@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define SYNC_LIMIT 5 /* ticks that servers go on without each other */
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
+#include "stores/zookeeper/zookeeper.h"
 
 #define PATIENCE_TICKS 7 /* by then servers that were at odds have found together again */
 

@@ -8,8 +8,8 @@
  * proven as often as it should be. */
 #include <string.h>
 
-#include "stores/zookeeper/liveness.h"
 #include "sim/machine.h"
+#include "stores/zookeeper/liveness.h"
 #include "util/clock.h"
 
 enum { SERVERS = 2, STEP_MS = 1000, NO_SERVER = SERVERS };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stores/zookeeper/zookeeper.h"
 #include "sim/zk_model.h"
+#include "stores/zookeeper/zookeeper.h"
 
 static void nothing(void *user, const char *path, int type)
 {

@@ -86,7 +86,8 @@ static const char *objection(const simba_url *url)
     static const char *const elsewhere[] = {"host", "hostaddr", "port", "service", "servicefile", NULL};
     const char *scheme = simba_url_scheme(url);
     const char *verify = simba_url_query(url, "verify");
-    if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0) && (verify == NULL || strcmp(verify, "no") != 0))
+    if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0) &&
+        (verify == NULL || strcmp(verify, "no") != 0))
         return BY_NAME;
     if (strcmp(scheme, "mysql") == 0 || strcmp(scheme, "mariadb") == 0)
         return simba_url_query(url, "socket") != NULL ? BY_FILE : mysql_checks_name(url) ? BY_NAME : NULL;
