@@ -119,6 +119,7 @@ struct run {
     const char *only, *except;
     struct watchdog dog;
     unsigned selected, number;
+    bool over; /* interrupted, and that is said */
     simba_tck_result result;
 };
 
@@ -132,8 +133,13 @@ static void run_case(const tck_case *wanted, void *user)
 {
     struct run *run = user;
     tck *t = &run->kit;
-    if (!is_selected(wanted, run->only) || tck_is_interrupted(t))
+    if (!is_selected(wanted, run->only) || run->over)
         return;
+    if (tck_is_interrupted(t)) {
+        fprintf(t->out, "Bail out! interrupted before %s\n", wanted->name);
+        run->over = true;
+        return;
+    }
     run->number++;
 
     const bool is_left_out = run->except && matches(wanted, run->except);
@@ -150,6 +156,7 @@ static void run_case(const tck_case *wanted, void *user)
     tck_settle(t);
     if (tck_is_interrupted(t)) {
         fprintf(t->out, "Bail out! interrupted in %s\n", wanted->name);
+        run->over = true;
     } else if (t->failed) {
         fprintf(t->out, "not ok %u - %s\n#   %s\n", run->number, wanted->name, t->failure);
         tck_probes_dump(t);
