@@ -121,6 +121,8 @@ if(_sources)
     target_link_libraries(simba_test_lib PUBLIC simba_test_base)
 endif()
 
+add_custom_target(quick) # what `./test quick` runs
+
 function(_simba_test_program label source)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "^test_" "" name ${name})
@@ -133,6 +135,9 @@ function(_simba_test_program label source)
     target_link_libraries(${target} PRIVATE simba_tap_stdout simba_test_base)
     if(TARGET simba)
         add_dependencies(${target} simba)
+    endif()
+    if(label MATCHES "^(unit|api)$")
+        add_dependencies(quick ${target})
     endif()
     set_target_properties(${target} PROPERTIES
         OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${label}")
@@ -280,6 +285,7 @@ if(TARGET simba_tck)
     target_link_libraries(tck_runner PRIVATE simba_flags simba_tap_stdout simba_tck)
     add_executable(with_server "${PROJECT_SOURCE_DIR}/tests/with_server.c")
     target_link_libraries(with_server PRIVATE simba_test_lib)
+    add_dependencies(quick tck_runner with_server)
     set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endif()
 
