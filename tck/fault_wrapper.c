@@ -263,11 +263,11 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
     return outer->noted(outer, CONTAINER_OF(request, struct shadow, request)->original, note);
 }
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     struct wrapper *wrapper = of_host(host);
     for (int times = tck_fault_push_times(wrapper->fault); times > 0; times--)
-        wrapper->outer->push(wrapper->outer, topic, push);
+        wrapper->outer->push(wrapper->outer, watch, push);
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
@@ -456,16 +456,16 @@ static void wrapper_flush(void *self)
         expire_inner(wrapper, s);
 }
 
-static int wrapper_watch(void *self, simba_topic *topic)
+static int wrapper_watch(void *self, simba_watch *watch)
 {
     struct wrapper *wrapper = self;
-    return wrapper->inner->watch(wrapper->inner_self, topic);
+    return wrapper->inner->watch(wrapper->inner_self, watch);
 }
 
-static void wrapper_unwatch(void *self, simba_topic *topic)
+static void wrapper_unwatch(void *self, simba_watch *watch)
 {
     struct wrapper *wrapper = self;
-    wrapper->inner->unwatch(wrapper->inner_self, topic);
+    wrapper->inner->unwatch(wrapper->inner_self, watch);
 }
 
 static void wrapper_woken(void *self)

@@ -18,7 +18,7 @@ static atomic_uint acquires, renewals, releases;
 
 struct hostile {
     simba_host *host;
-    simba_topic *topic;
+    simba_watch *watch;
     simba_owner owner;
     uint64_t token;
 };
@@ -88,18 +88,18 @@ static void hostile_flush(void *self)
     (void)self;
 }
 
-static int hostile_watch(void *self, simba_topic *topic)
+static int hostile_watch(void *self, simba_watch *watch)
 {
     struct hostile *store = self;
-    store->topic = topic;
+    store->watch = watch;
     return 0;
 }
 
-static void hostile_unwatch(void *self, simba_topic *topic)
+static void hostile_unwatch(void *self, simba_watch *watch)
 {
     struct hostile *store = self;
-    (void)topic;
-    store->topic = NULL;
+    (void)watch;
+    store->watch = NULL;
 }
 
 static void hostile_close(void *self)
@@ -113,8 +113,8 @@ static void hostile_woken(void *self)
 {
     struct hostile *store = self;
     const simba_push push = {.kind = SIMBA_PUSH_ACQUIRED, .owner = {.token = 1}};
-    if (store->topic)
-        store->host->push(store->host, store->topic, &push);
+    if (store->watch)
+        store->host->push(store->host, store->watch, &push);
 }
 
 static int register_store(void **state)

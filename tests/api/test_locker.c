@@ -537,17 +537,17 @@ static void refuse_nothing(void *self)
     (void)self;
 }
 
-static int refuse_watch(void *self, simba_topic *topic)
+static int refuse_watch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
     return 0;
 }
 
-static void refuse_unwatch(void *self, simba_topic *topic)
+static void refuse_unwatch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
 }
 
 static void refuse_close(void *self)

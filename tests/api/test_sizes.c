@@ -293,17 +293,17 @@ static void teller_nothing(void *self)
     (void)self;
 }
 
-static int teller_watch(void *self, simba_topic *topic)
+static int teller_watch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
     return 0;
 }
 
-static void teller_unwatch(void *self, simba_topic *topic)
+static void teller_unwatch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
 }
 
 static void teller_close(void *self)

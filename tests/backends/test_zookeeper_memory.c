@@ -21,11 +21,11 @@ enum {
 };
 
 static server zookeeper;
-static testhost a;        /* the one that suffers */
-static testhost b;        /* the one that comes afterwards */
-static unsigned round_no; /* each has a path of its own, where nothing is made yet */
-static uint64_t newest;   /* nonce */
-static simba_topic topic; /* that of the observer */
+static testhost a;          /* the one that suffers */
+static testhost b;          /* the one that comes afterwards */
+static unsigned round_no;   /* each has a path of its own, where nothing is made yet */
+static uint64_t newest;     /* nonce */
+static simba_watch watched; /* that of the observer */
 
 /* --- asking ------------------------------------------------------------------------------------------------- */
 
@@ -115,7 +115,7 @@ static bool is_shown(uint64_t nonce, const char *id)
 {
     for (size_t i = 0; i < a.push_count; i++) {
         const testhost_push *p = &a.pushes[i];
-        if (p->nonce == nonce && p->topic == (nonce ? NULL : &topic) &&
+        if (p->nonce == nonce && p->watch == (nonce ? NULL : &watched) &&
             p->push.kind == (id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_FREED) && strcmp(p->push.owner.id, id) == 0)
             return true;
     }
@@ -139,8 +139,8 @@ static simba_owner lead(uint64_t nonce)
 /* Somebody comes where nobody has been before, and goes. */
 static void observe(void)
 {
-    topic = (simba_topic){.mutex = "orders"};
-    for (int rc; (rc = testhost_watch(&a, &topic)) < 0;)
+    watched = (simba_watch){.mutex = "orders"};
+    for (int rc; (rc = testhost_watch(&a, &watched)) < 0;)
         assert_int_equal(rc, SIMBA_ENOMEM);
     AWAIT_WITHIN(&a, CONNECT_MS, a.push_count > 0); /* it has taken effect */
     assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
@@ -148,7 +148,7 @@ static void observe(void)
     AWAIT(&a, is_shown(0, id_of(newest)));
     give_back(newest);
     AWAIT(&a, is_shown(0, ""));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
 }
 
 /* Without anybody else. */
@@ -315,8 +315,8 @@ static bool play_notes(unsigned nth)
     round_no++;
     open_store(&a, "127.0.0.1");
     const simba_owner holder = lead(1);
-    topic = (simba_topic){.mutex = "orders"};
-    assert_int_equal(testhost_watch(&a, &topic), 0);
+    watched = (simba_watch){.mutex = "orders"};
+    assert_int_equal(testhost_watch(&a, &watched), 0);
     AWAIT(&a, a.push_count > 0);
     failing_arm(FAILING_SIMBA, nth, 1);
     assert_mine(insist(SIMBA_OP_WRITE_NOTE, "orders", 1, holder.token));
@@ -331,7 +331,7 @@ static bool play_notes(unsigned nth)
     assert_mine(insist(SIMBA_OP_RELEASE, "orders", 1, holder.token));
     assert_mine(insist(SIMBA_OP_FORGET, "orders", 0, 0));
     const bool failed = failing_disarm() > 0;
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
     return failed;
 }

@@ -391,7 +391,7 @@ static void any_turn(story *told, fuzz_input *in)
         story_request(told, in);
         break;
     case 2:
-        story_topic(told, in);
+        story_watch(told, in);
         break;
     case 3:
         for (size_t i = 0; i < fuzz_link_count; i++)

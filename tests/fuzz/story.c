@@ -22,7 +22,7 @@ void story_end(story *s)
 {
     for (size_t i = 0; i < STORY_MUTEXES; i++)
         if (s->is_watched[i])
-            s->host->backend->unwatch(s->host->store, &s->topics[i]);
+            s->host->backend->unwatch(s->host->store, &s->watches[i]);
     fuzz_host_close(s->host);
     free(s->host);
 }
@@ -61,16 +61,16 @@ void story_note(const story *s, fuzz_input *in)
     fuzz_host_ask(s->host, &request);
 }
 
-void story_topic(story *s, fuzz_input *in)
+void story_watch(story *s, fuzz_input *in)
 {
     const fuzz_host *h = s->host;
     const unsigned i = fuzz_below(in, STORY_MUTEXES);
-    s->topics[i].mutex = story_mutexes[i];
+    s->watches[i].mutex = story_mutexes[i];
     if (!s->is_watched[i])
-        s->topics[i].observed = fuzz_below(in, 2);
+        s->watches[i].observed = fuzz_below(in, 2);
     if (s->is_watched[i])
-        h->backend->unwatch(h->store, &s->topics[i]);
-    s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->topics[i]) == 0;
+        h->backend->unwatch(h->store, &s->watches[i]);
+    s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->watches[i]) == 0;
 }
 
 void story_turn(story *s, fuzz_input *in, const story_server *server)
@@ -84,7 +84,7 @@ void story_turn(story *s, fuzz_input *in, const story_server *server)
         story_note(s, in);
         break;
     case 3:
-        story_topic(s, in);
+        story_watch(s, in);
         break;
     case 4:
         if (fuzz_wire_count > 0)

@@ -11,7 +11,7 @@ extern const char *const story_ids[STORY_IDS];
 
 typedef struct story {
     fuzz_host *host;
-    simba_topic topics[STORY_MUTEXES];
+    simba_watch watches[STORY_MUTEXES];
     bool is_watched[STORY_MUTEXES];
 } story;
 
@@ -30,7 +30,7 @@ void story_request(story *s, fuzz_input *in);
 /* Write a note, read it, or have the mutex forgotten. */
 void story_note(const story *s, fuzz_input *in);
 /* Watch one, or watch it no more. */
-void story_topic(story *s, fuzz_input *in);
+void story_watch(story *s, fuzz_input *in);
 /* Any of these, or the server does something, or time passes. The caller settles the host. */
 void story_turn(story *s, fuzz_input *in, const story_server *server);
 

@@ -128,7 +128,7 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
     return 0;
 }
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     testhost *h = of(host);
     if (push->kind == SIMBA_PUSH_NOTED) {
@@ -137,7 +137,7 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
     if (h->push_count == TESTHOST_PUSHES)
         h->push_count--; /* processes in a contest can push for ever: the last place has the latest push */
-    h->pushes[h->push_count++] = (testhost_push){topic, 0, *push};
+    h->pushes[h->push_count++] = (testhost_push){watch, 0, *push};
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
@@ -401,16 +401,16 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r)
     return &r->request.reply;
 }
 
-int testhost_watch(testhost *h, simba_topic *topic)
+int testhost_watch(testhost *h, simba_watch *watch)
 {
-    const int rc = h->backend->watch(h->store, topic);
+    const int rc = h->backend->watch(h->store, watch);
     testhost_end_turn(h);
     return rc;
 }
 
-void testhost_unwatch(testhost *h, simba_topic *topic)
+void testhost_unwatch(testhost *h, simba_watch *watch)
 {
-    h->backend->unwatch(h->store, topic);
+    h->backend->unwatch(h->store, watch);
     testhost_end_turn(h);
 }
 

@@ -215,14 +215,14 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
 
 /* --- pushes ------------------------------------------------------------------------------------------ */
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     sim_client *client = of(host);
     sim *s = client->s;
     if (client->muted)
         return;
-    if (topic) {
-        simba__watches_push((simba__watch *)(void *)topic, simba__push_check(push), turn(client));
+    if (watch) {
+        simba__watches_push((simba__watch *)(void *)watch, simba__push_check(push), turn(client));
         return;
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)

@@ -58,7 +58,7 @@ void process_start(sim *s, unsigned p)
     process->alive = true;
     process->boot++;
     process->session_until = SIMBA__NEVER;
-    memset(process->topic, 0, sizeof process->topic);
+    memset(process->watches, 0, sizeof process->watches);
     client_open(s, p);
     for (unsigned i = 0; i < s->parties; i++)
         if (s->party[i].process == p)

@@ -156,13 +156,13 @@ typedef struct sim_party {
 } sim_party;
 
 /* What a store that is a model knows in the client of a mutex that it watches. */
-typedef struct sim_topic {
-    simba_topic *shown; /* NULL: it is not watched */
+typedef struct sim_watch {
+    simba_watch *shown; /* NULL: it is not watched */
     bool polled;        /* there is something to compare with */
     uint64_t token;
     uint64_t version;
     bool is_free;
-} sim_topic;
+} sim_watch;
 
 typedef struct sim_process {
     sim_clock clock;
@@ -179,7 +179,7 @@ typedef struct sim_process {
     int64_t cut_until, cut;
     uint64_t sent;    /* messages */
     int64_t in_order; /* when the latest of them arrives */
-    sim_topic topic[SIM_MUTEXES];
+    sim_watch watches[SIM_MUTEXES];
     /* The session, if the store has them. */
     uint64_t session;
     simba_local session_until;

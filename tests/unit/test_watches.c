@@ -18,19 +18,19 @@ struct party {
     char name;
 };
 
-static int store_watch(void *store, simba_topic *topic)
+static int store_watch(void *store, simba_watch *watch)
 {
     (void)store;
     if (w.refuses)
         return SIMBA_ENOMEM;
-    w.calls[strlen(w.calls)] = topic->observed ? 'o' : 'w';
+    w.calls[strlen(w.calls)] = watch->observed ? 'o' : 'w';
     return 0;
 }
 
-static void store_unwatch(void *store, simba_topic *topic)
+static void store_unwatch(void *store, simba_watch *watch)
 {
     (void)store;
-    (void)topic;
+    (void)watch;
     w.calls[strlen(w.calls)] = 'u';
 }
 

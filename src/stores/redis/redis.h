@@ -278,8 +278,8 @@ extern const redis_conn_events simba__redis_push_events;
 int simba__redis_pushes_init(redis_store *store);
 void simba__redis_pushes_close(redis_store *store);
 void simba__redis_pushes_fini(redis_store *store);
-int simba__redis_watch(redis_store *store, simba_topic *topic);
-void simba__redis_unwatch(redis_store *store, simba_topic *topic);
+int simba__redis_watch(redis_store *store, simba_watch *watch);
+void simba__redis_unwatch(redis_store *store, simba_watch *watch);
 /* An ACQUIRE that would queue is written: what it says of its hearing. */
 char simba__redis_hears(redis_store *store, const simba_request *request);
 /* It was refused. */

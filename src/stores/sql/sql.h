@@ -391,8 +391,8 @@ int simba__sql_init(simba__sql_store *store, simba_host *host, const simba__sql_
 void simba__sql_submit(void *instance, simba_request *request);
 void simba__sql_expire(void *instance, simba_request *request);
 void simba__sql_flush(void *instance); /* and `woken` */
-int simba__sql_watch(void *instance, simba_topic *topic);
-void simba__sql_unwatch(void *instance, simba_topic *topic);
+int simba__sql_watch(void *instance, simba_watch *watch);
+void simba__sql_unwatch(void *instance, simba_watch *watch);
 void simba__sql_close(void *instance);
 void simba__sql_fini(simba__sql_store *store);
 /* The functions of a table that are the same for every SQL store. */

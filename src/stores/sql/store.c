@@ -348,22 +348,22 @@ static void on_poll(simba_timer *timer, simba_local now)
     simba__sql_go_on(SIMBA__OF_NODE(timer, simba__sql_store, poll));
 }
 
-int simba__sql_watch(void *instance, simba_topic *topic)
+int simba__sql_watch(void *instance, simba_watch *watch)
 {
     simba__sql_store *store = instance;
-    simba__sql_polled *polled = simba__sql_polling_add(&store->polling, topic, store->host->now(store->host));
+    simba__sql_polled *polled = simba__sql_polling_add(&store->polling, watch, store->host->now(store->host));
     if (!polled)
         return SIMBA_ENOMEM;
-    topic->backend_data = polled;
+    watch->backend_data = polled;
     store->host->wake(store->host);
     return 0;
 }
 
-void simba__sql_unwatch(void *instance, simba_topic *topic)
+void simba__sql_unwatch(void *instance, simba_watch *watch)
 {
     simba__sql_store *store = instance;
-    simba__sql_polling_remove(&store->polling, topic->backend_data);
-    topic->backend_data = NULL;
+    simba__sql_polling_remove(&store->polling, watch->backend_data);
+    watch->backend_data = NULL;
 }
 
 static void session_init(simba__sql_session *session, simba__sql_store *store, void *conn)

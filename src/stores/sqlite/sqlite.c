@@ -395,7 +395,7 @@ static void tell_news(sqlite_store *self)
         }
         simba__node *node = simba__table_find(&self->watches, news->nonce, has_nonce, &news->nonce);
         if (node)
-            self->host->push(self->host, SIMBA__OF_NODE(node, simba__sqlite_watch, node)->topic, &changed);
+            self->host->push(self->host, SIMBA__OF_NODE(node, simba__sqlite_watch, node)->shown, &changed);
     }
 }
 
@@ -415,13 +415,13 @@ static void settle_watches(sqlite_store *self)
     }
     for (simba__sqlite_watch *w = batch->watch, *next; w; w = next) {
         next = w->next;
-        simba__sqlite_watch **list = !w->topic ? &self->unwatch : &self->watch;
+        simba__sqlite_watch **list = !w->shown ? &self->unwatch : &self->watch;
         w->state = batch->watched ? SIMBA__SQLITE_WRITTEN : SIMBA__SQLITE_NEW;
-        if (!w->topic || !batch->watched) {
+        if (!w->shown || !batch->watched) {
             w->next = *list;
             *list = w;
         } else {
-            self->host->push(self->host, w->topic, &changed);
+            self->host->push(self->host, w->shown, &changed);
         }
     }
 }
@@ -467,28 +467,28 @@ static void done(simba_job *job)
 
 /* --- watching ------------------------------------------------------------------------------------------- */
 
-static int sqlite_watch(void *instance, simba_topic *topic)
+static int sqlite_watch(void *instance, simba_watch *shown)
 {
     sqlite_store *self = instance;
-    const size_t size = strlen(topic->mutex) + 1;
+    const size_t size = strlen(shown->mutex) + 1;
     simba__sqlite_watch *watch = simba__table_reserve(&self->watches) ? simba__malloc(sizeof *watch + size) : NULL;
     if (!watch)
         return SIMBA_ENOMEM;
-    *watch = (simba__sqlite_watch){.topic = topic, .nonce = self->host->random(self->host), .next = self->watch};
-    memcpy(watch->mutex, topic->mutex, size);
-    topic->backend_data = watch;
+    *watch = (simba__sqlite_watch){.shown = shown, .nonce = self->host->random(self->host), .next = self->watch};
+    memcpy(watch->mutex, shown->mutex, size);
+    shown->backend_data = watch;
     simba__table_add(&self->watches, &watch->node, watch->nonce);
     self->watch = watch;
     self->host->wake(self->host);
     return 0;
 }
 
-static void sqlite_unwatch(void *instance, simba_topic *topic)
+static void sqlite_unwatch(void *instance, simba_watch *shown)
 {
     sqlite_store *self = instance;
-    simba__sqlite_watch *watch = topic->backend_data;
-    topic->backend_data = NULL;
-    watch->topic = NULL;
+    simba__sqlite_watch *watch = shown->backend_data;
+    shown->backend_data = NULL;
+    watch->shown = NULL;
     simba__table_remove(&self->watches, &watch->node);
     if (watch->state == SIMBA__SQLITE_TAKEN)
         return; /* the batch has it */

@@ -279,7 +279,7 @@ typedef struct simba__sqlite_watch simba__sqlite_watch;
 struct simba__sqlite_watch {
     simba__node node;          /* by its nonce, while somebody watches it */
     simba__sqlite_watch *next; /* in a list of what is to be written, or removed */
-    simba_topic *topic;        /* NULL: nobody watches it any more */
+    simba_watch *shown;        /* NULL: nobody watches it any more */
     uint64_t nonce;
     enum { SIMBA__SQLITE_NEW, SIMBA__SQLITE_TAKEN, SIMBA__SQLITE_WRITTEN } state; /* of its row; taken: by a batch */
     char mutex[];
