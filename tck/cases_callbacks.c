@@ -134,7 +134,7 @@ static void open_gate(tck *t, bool *gate)
 {
     tck_lock(t);
     *gate = true;
-    tck_ring(t);
+    tck_notify(t);
     tck_unlock(t);
 }
 

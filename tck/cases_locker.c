@@ -21,7 +21,7 @@ static void acquire_in_thread(void *arg)
     self->rc = rc;
     self->done = true;
     self->done_ns = tck_now_ns();
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     tck_unlock(self->kit);
 }
 

@@ -193,7 +193,7 @@ static void read_it(reader *self)
     if (rc < 0)
         tck_fail_locked(self->kit, __FILE__, __LINE__, "reading in on_noted is %s", tck_code(rc));
     snprintf(self->seen, sizeof self->seen, "%s", note.bytes);
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     tck_unlock(self->kit);
 }
 

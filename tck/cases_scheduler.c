@@ -115,7 +115,7 @@ static void end_slowly(worker *self, simba_run *run)
     const bool told = simba_run_sleep(run, self->kit->patience_ms);
     tck_lock(self->kit);
     self->told = told && simba_run_stopping(run);
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     tck_unlock(self->kit);
     if (!tck_outlive(self->client, 2))
         tck_fail(self->kit, __FILE__, __LINE__, "no renewals while a run tidies up");

@@ -591,7 +591,8 @@ static int register_table(const char *inner_scheme, simba_error *err)
     return 0;
 }
 
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault)
+int tck_fault_new(const char *inner_url, void (*notify)(void *user), void *user, simba_error *err,
+                  tck_fault **ret_fault)
 {
     simba_url *parsed = NULL;
     int rc = simba_url_parse(inner_url, err, &parsed);
@@ -600,7 +601,7 @@ int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, s
     pthread_mutex_lock(&tables_lock);
     rc = register_table(simba_url_scheme(parsed), err);
     pthread_mutex_unlock(&tables_lock);
-    if (rc == 0 && !(*ret_fault = tck_fault_make(simba_url_scheme(parsed), inner_url, bell, user)))
+    if (rc == 0 && !(*ret_fault = tck_fault_make(simba_url_scheme(parsed), inner_url, notify, user)))
         rc = complain(err, SIMBA_ENOMEM, "fault: out of memory");
     simba_url_free(parsed);
     return rc;

@@ -6,8 +6,9 @@
 
 #include "fault.h"
 
-/* A remote control for a client of `inner_url`. `bell` is called, in a turn, whenever a counter has changed; it must
+/* A remote control for a client of `inner_url`. `notify` is called, in a turn, whenever a counter has changed; it must
  * not block and may be NULL. */
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault);
+int tck_fault_new(const char *inner_url, void (*notify)(void *user), void *user, simba_error *err,
+                  tck_fault **ret_fault);
 
 #endif

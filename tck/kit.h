@@ -47,8 +47,8 @@ struct tck {
     const char *name;
     int64_t began_ns;
     pthread_mutex_t lock;
-    pthread_cond_t bell; /* rung at every change that a case may wait for */
-    bool ending;         /* callbacks that wait for something have to return */
+    pthread_cond_t changed; /* signalled at every change that a case may wait for */
+    bool ending;            /* callbacks that wait for something have to return */
     bool failed;
     char failure[700];
     tck_said said;
@@ -120,13 +120,13 @@ const char *tck_code(int code);
 
 void tck_lock(tck *t);
 void tck_unlock(tck *t);
-void tck_ring(tck *t); /* with or without the lock */
+void tck_notify(tck *t); /* with or without the lock */
 int64_t tck_now_ns(void);
 
 /* Somebody wants the run to end. */
 bool tck_is_interrupted(const tck *t);
 
-/* With the lock held: wait for the bell, but only for a moment, because not everything rings it. False: the deadline
+/* With the lock held: wait for a notification, but only for a moment, because not every change notifies. False: the deadline
  * has passed, the case has failed, it ends, or the run is interrupted. */
 bool tck_pause(tck *t, int64_t deadline_ns);
 

@@ -63,7 +63,7 @@ struct watchdog {
     tck *kit;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t bell;
+    pthread_cond_t cond;
     int64_t deadline_ns; /* of the case that runs; 0: the watchdog ends */
 };
 
@@ -78,7 +78,7 @@ static void *watch(void *arg)
             abort();
         }
         const struct timespec at = {dog->deadline_ns / 1000000000, dog->deadline_ns % 1000000000};
-        pthread_cond_timedwait(&dog->bell, &dog->lock, &at);
+        pthread_cond_timedwait(&dog->cond, &dog->lock, &at);
     }
     pthread_mutex_unlock(&dog->lock);
     return NULL;
@@ -89,7 +89,7 @@ static void feed(struct watchdog *dog, int64_t patience_ms)
 {
     pthread_mutex_lock(&dog->lock);
     dog->deadline_ns = patience_ms > 0 ? tck_now_ns() + 10 * patience_ms * TCK_NS_PER_MS : 0;
-    pthread_cond_signal(&dog->bell);
+    pthread_cond_signal(&dog->cond);
     pthread_mutex_unlock(&dog->lock);
 }
 
@@ -98,7 +98,7 @@ static bool start_watchdog(struct watchdog *dog, tck *kit)
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&dog->bell, &attributes);
+    pthread_cond_init(&dog->cond, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&dog->lock, NULL);
     dog->kit = kit;
@@ -110,7 +110,7 @@ static void stop_watchdog(struct watchdog *dog)
 {
     feed(dog, 0);
     pthread_join(dog->thread, NULL);
-    pthread_cond_destroy(&dog->bell);
+    pthread_cond_destroy(&dog->cond);
     pthread_mutex_destroy(&dog->lock);
 }
 

@@ -329,8 +329,8 @@ static bool releases_in_child(fixture *f)
     return false;
 }
 
-/* The first in line cannot be rung by the one that releases: the next is called, and the first keeps its row. */
-static void the_first_cannot_be_rung(void **state)
+/* The first in line cannot be notified by the one that releases: the next is called, and the first keeps its row. */
+static void the_first_cannot_be_notified(void **state)
 {
     fixture *f = *state;
     char path[256];
@@ -603,7 +603,7 @@ int main(void)
         TEST(entering_buries_the_dead),
         TEST(the_next_client_sweeps),
         TEST(the_first_is_frozen),
-        TEST(the_first_cannot_be_rung),
+        TEST(the_first_cannot_be_notified),
         TEST(without_a_socket),
         TEST(the_folder_is_removed),
         TEST(more_calls_than_datagrams),

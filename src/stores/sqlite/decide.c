@@ -52,21 +52,21 @@ static void read_name(sqlite3_stmt *statement, int column, char ret_name[SIMBA__
         memcpy(ret_name, text, length + 1);
 }
 
-/* Ring that client after the commit. If there is no memory to remember it, the client looks by itself within a second. */
-static void ring_later(batch *b, const char *socket)
+/* Notify that client after the commit. If there is no memory to remember it, the client looks by itself within a second. */
+static void notify_later(batch *b, const char *socket)
 {
-    for (size_t i = 0; i < b->ring_count; i++)
-        if (strcmp(b->rings[i], socket) == 0)
+    for (size_t i = 0; i < b->notify_count; i++)
+        if (strcmp(b->notify[i], socket) == 0)
             return;
-    if (b->ring_count == b->ring_capacity) {
-        const size_t capacity = b->ring_capacity ? 2 * b->ring_capacity : 16;
-        void *rings = simba__realloc(b->rings, capacity * sizeof *b->rings);
-        if (!rings)
+    if (b->notify_count == b->notify_capacity) {
+        const size_t capacity = b->notify_capacity ? 2 * b->notify_capacity : 16;
+        void *grown = simba__realloc(b->notify, capacity * sizeof *b->notify);
+        if (!grown)
             return;
-        b->rings = rings;
-        b->ring_capacity = capacity;
+        b->notify = grown;
+        b->notify_capacity = capacity;
     }
-    memcpy(b->rings[b->ring_count++], socket, sizeof *b->rings);
+    memcpy(b->notify[b->notify_count++], socket, sizeof *b->notify);
 }
 
 /* The mutex has changed: call all that observe it. If it is `freed`, call the first contender in line that lives, and reserve
@@ -91,7 +91,7 @@ static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, si
         *ret_any = true;
         if (what && *what == 'o') {
             observed = true;
-            ring_later(b, socket);
+            notify_later(b, socket);
             continue;
         }
         if (!freed)
@@ -104,7 +104,7 @@ static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, si
         } else if (life == SIMBA__SQLITE_ALIVE && what && *what == 'w') {
             freed->next_nonce = nonce;
             freed->next_until_ns = b->now.ns + RESERVE_NS;
-            ring_later(b, socket);
+            notify_later(b, socket);
             code = mark(b, SIMBA__SQLITE_CALL, nonce, b->now.ns, err);
             break;
         }
@@ -255,7 +255,7 @@ static int force(batch *b, simba_request *request, lock *l, simba_error *err)
                               .until_ns = simba__sat_add(before.until_ns, ORPHAN_NS),
                               .called_ns = b->now.ns};
         code = enter(b, &owner, err);
-        ring_later(b, socket);
+        notify_later(b, socket);
     }
     return code < 0 ? code : simba__sqlite_lock_store(&b->db, request->mutex, l, err);
 }
@@ -493,7 +493,7 @@ static int write_watches(batch *b)
 
 static int write_all(batch *b)
 {
-    b->ring_count = 0;
+    b->notify_count = 0;
     int rc = begin(b, true);
     if (rc < 0)
         return rc;
@@ -509,8 +509,8 @@ static int write_all(batch *b)
     finish(b, SIMBA__SQLITE_WRITES);
     b->watched = true;
     b->sweep = false;
-    for (size_t i = 0; i < b->ring_count; i++) /* never before the commit: whoever is woken has to find the change */
-        simba__sqlite_wake_ring(&b->wake, b->rings[i]);
+    for (size_t i = 0; i < b->notify_count; i++) /* never before the commit: whoever is woken has to find the change */
+        simba__sqlite_wake_notify(&b->wake, b->notify[i]);
     return 0;
 }
 

@@ -191,17 +191,17 @@ static void start(sqlite_store *self)
     if (self->running || self->closing || !has_work)
         return;
     size_t count = 0;
-    bool rings = self->watch != NULL;
+    bool needs_socket = self->watch != NULL;
     for (const simba_request *r = self->submitted; r; r = r->next) {
         count++;
-        rings |= r->op == SIMBA_OP_EXAMINE ||
-                 (simba__sqlite_part_of(r->op) == SIMBA__SQLITE_WRITES && r->op != SIMBA_OP_RENEW);
+        needs_socket |= r->op == SIMBA_OP_EXAMINE ||
+                        (simba__sqlite_part_of(r->op) == SIMBA__SQLITE_WRITES && r->op != SIMBA_OP_RENEW);
     }
     if (!reserve(batch, count)) {
         fail_submitted(self, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    if (rings)
+    if (needs_socket)
         make_socket(self);
     /* It lasts until the last of its requests is over. A look alone is repeated after a while. */
     self->batch_until = (simba_local){count > 0 ? 0 : self->host->now(self->host).ns + LOOK_PATIENCE_NS};
@@ -578,7 +578,7 @@ static void sqlite_fini(void *instance)
     free_watches(self->unwatch);
     simba__table_fini(&self->watches);
     simba__free(batch->items);
-    simba__free(batch->rings);
+    simba__free(batch->notify);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};

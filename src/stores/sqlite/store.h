@@ -96,7 +96,7 @@ typedef struct simba__sqlite_wake {
     char folder[PATH_MAX + 8];
     int folder_fd; /* all -1: there is no socket */
     int fd;        /* bound to `name`; others send here */
-    int ringer;    /* sends to others */
+    int sender;    /* sends to others */
     dev_t device;
     ino_t inode;
     char name[SIMBA__SQLITE_NAME_SIZE]; /* names this client in rows; without a socket it begins with '-' */
@@ -114,7 +114,7 @@ void simba__sqlite_wake_close(simba__sqlite_wake *wake, uint64_t random, bool ke
 bool simba__sqlite_wake_is_current(const simba__sqlite_wake *wake);
 /* Does the process of this name live? MUTE: it may, but cannot be reached. */
 simba__sqlite_life simba__sqlite_wake_probe(const simba__sqlite_wake *wake, const char *name);
-void simba__sqlite_wake_ring(const simba__sqlite_wake *wake, const char *name);
+void simba__sqlite_wake_notify(const simba__sqlite_wake *wake, const char *name);
 /* Remove the name of a dead process. */
 void simba__sqlite_wake_remove(const simba__sqlite_wake *wake, const char *name);
 void simba__sqlite_wake_drain(const simba__sqlite_wake *wake);
@@ -340,8 +340,8 @@ typedef struct simba__sqlite_batch {
 
     int64_t looked_ns; /* the greatest `called` that was read */
     simba__row_now now;
-    char (*rings)[SIMBA__SQLITE_NAME_SIZE]; /* whom to ring after the commit */
-    size_t ring_count, ring_capacity;
+    char (*notify)[SIMBA__SQLITE_NAME_SIZE]; /* whom to notify after the commit */
+    size_t notify_count, notify_capacity;
 } simba__sqlite_batch;
 
 simba__sqlite_part simba__sqlite_part_of(simba_op op);
