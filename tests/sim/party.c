@@ -1,6 +1,6 @@
 /* Contenders and observers, and the applications that they belong to. Carries out the actions of the machines of
  * src/core as src/client/candidate.c does: one timer per party, callbacks that never overlap per party, start and stop at
- * any moment. Decisions come from core: what to tell (telling.h), who watches (contention.h), until when a holder may
+ * any moment. Decisions come from core: what to tell (pending.h), who watches (contention.h), until when a holder may
  * act (timing.h). */
 #include <string.h>
 
@@ -66,7 +66,7 @@ static void tell_member(sim *s, sim_party *party, const simba__actions *actions)
 {
     if (party->locker)
         told_locker(s, party, actions);
-    else if (simba__telling_note(&party->telling, actions, party->candidate.handle.observes))
+    else if (simba__pending_note(&party->pending, actions, party->candidate.handle.observes))
         post(s, party);
 }
 
@@ -168,9 +168,9 @@ static void run_strand(sim *s, sim_party *party)
         sim_plan_event(s, EV_STRAND, index_of(s, party), s->now, party->life, 0);
         return;
     }
-    if (party->telling.acquired && party->running)
+    if (party->pending.acquired && party->running)
         party_step(s, party, &look);
-    while (simba__telling_take(&party->telling, &party->candidate.machine.owner, &party->tell)) {
+    while (simba__pending_take(&party->pending, &party->candidate.machine.owner, &party->tell)) {
         const simba__tell *tell = &party->tell;
         if (tell->acquired || tell->released || tell->changed) {
             party->strand = STRAND_RUNNING;
@@ -261,7 +261,7 @@ void party_make(sim *s, sim_party *party)
     } else {
         simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
     }
-    memset(&party->telling, 0, sizeof party->telling);
+    memset(&party->pending, 0, sizeof party->pending);
 }
 
 void party_event(sim *s, sim_party *party, const sim_event *event)

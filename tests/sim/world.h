@@ -18,8 +18,8 @@
 
 #include "client/handles.h"
 #include "core/observation.h"
+#include "core/pending.h"
 #include "core/row.h"
-#include "core/telling.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
@@ -128,7 +128,7 @@ typedef struct sim_party {
     char name[16];
 
     simba__observation observation;
-    simba__telling telling;
+    simba__pending pending;
     simba__tell tell; /* the news that the running callback was told */
     sim_noting noting;
     uint32_t life; /* of planned events: one per start and per process */
