@@ -336,7 +336,7 @@ int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)
 static const simba__plan *plan_of(const simba_run *run)
 {
     static const simba__plan none = {.kind = SIMBA__PLAN_WAIT};
-    return run->scheduler->driver ? &run->scheduler->driver->conductor.plan : &none;
+    return run->scheduler->driver ? &run->scheduler->driver->schedule.plan : &none;
 }
 
 int64_t simba_run_due_at_ms(const simba_run *run)
