@@ -20,7 +20,7 @@ static bool start_numbered(tck *t, tck_client *client, tck_probe **probes, unsig
         snprintf(suffix, sizeof suffix, "%04u", i);
         probes[i] = tck_probe_new(tck_arena_new(t, suffix), client);
         /* Renewed as often as ever, but a machine that is slow with so many does not lose them. Nobody waits for them. */
-        probes[i]->timing.transition_ms = t->patience_ms;
+        probes[i]->timing.transition_ms = t->timeout_ms;
         if (!tck_probe_start(probes[i]))
             return false;
     }
@@ -66,7 +66,7 @@ static void thousand(tck *t)
 /* A client's own numbers add up. */
 static void stats(tck *t)
 {
-    tck_client *client = tck_client_faulty(t, t->patience_ms);
+    tck_client *client = tck_client_faulty(t, t->timeout_ms);
     TCK_REQUIRE(t, client);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
@@ -166,7 +166,7 @@ static void take_line(const simba_listing *row, void *user)
 static bool await_waiters(const tck_probe *probe, int64_t count, line *ret_line)
 {
     tck *t = probe->arena->kit;
-    const int64_t deadline_ns = tck_now_ns() + t->patience_ms * TCK_NS_PER_MS;
+    const int64_t deadline_ns = tck_now_ns() + t->timeout_ms * TCK_NS_PER_MS;
     for (;;) {
         *ret_line = (line){.waiters = -1};
         const int rc = simba_client_list(probe->client->handle, probe->arena->mutex, take_line, ret_line, NULL);

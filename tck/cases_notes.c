@@ -154,7 +154,7 @@ static void replaced(tck *t)
     TCK_REQUIRE(t, simba_locker_held_for_ms(p.lockers[0]) > 0);
     TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "revoked")); /* nobody else has it now */
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "old");
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(p.lockers[1], t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(p.lockers[1], t->timeout_ms, NULL));
     TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "replaced"));
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "old");
     TCK_REQUIRE_RC(t, 0, set_note(p.lockers[1], "new"));

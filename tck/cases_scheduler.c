@@ -112,7 +112,7 @@ static void leader_only(tck *t)
 /* Run until asked to end, then take longer than a lease to do so. */
 static void end_slowly(worker *self, simba_run *run)
 {
-    const bool told = simba_run_sleep(run, self->kit->patience_ms);
+    const bool told = simba_run_sleep(run, self->kit->timeout_ms);
     tck_lock(self->kit);
     self->told = told && simba_run_stopping(run);
     tck_notify(self->kit);
@@ -144,7 +144,7 @@ static void run_awaited(tck *t)
 
 static void end_promptly(worker *self, simba_run *run)
 {
-    const bool told = simba_run_sleep(run, self->kit->patience_ms);
+    const bool told = simba_run_sleep(run, self->kit->timeout_ms);
     tck_lock(self->kit);
     self->told = told && simba_run_stopping(run) && simba_run_held_for_ms(run) <= self->options.timing.stop_margin_ms;
     tck_unlock(self->kit);

@@ -137,7 +137,7 @@ static void events_and_fields(tck *t)
     tck_defer(t, NULL, free_contender, leader);
     REQUIRE_STORY(t, first, BEGINS, ACQUIRED);
     /* Its renewals are not to be late on a busy machine, and one has to come while we wait for it. */
-    simba_contender *waiter = start(t, two, mutex, t->patience_ms / 2);
+    simba_contender *waiter = start(t, two, mutex, t->timeout_ms / 2);
     tck_defer(t, NULL, free_contender, waiter);
     REQUIRE_STORY(t, second, BEGINS, WAITS);
 

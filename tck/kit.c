@@ -123,15 +123,15 @@ simba_timing tck_timing_steady(const tck *t)
 {
     simba_timing timing = tck_timing(t);
     if (t->caps & SIMBA_CAP_PUSH)
-        timing.transition_ms = t->patience_ms;
+        timing.transition_ms = t->timeout_ms;
     return timing;
 }
 
 simba_timing tck_timing_long(const tck *t)
 {
     simba_timing timing = tck_timing(t);
-    timing.ttl_ms = t->patience_ms;
-    timing.transition_ms = t->patience_ms;
+    timing.ttl_ms = t->timeout_ms;
+    timing.transition_ms = t->timeout_ms;
     return timing;
 }
 
@@ -277,7 +277,7 @@ tck_client *tck_client_nervous(tck *t)
 
 tck_client *tck_client_patient(tck *t)
 {
-    return tck_client_faulty(t, t->patience_ms);
+    return tck_client_faulty(t, t->timeout_ms);
 }
 
 int tck_client_close(tck_client *client)
@@ -300,7 +300,7 @@ bool tck_outlive(tck_client *client, unsigned renewals)
     if (t->caps & SIMBA_CAP_SESSION)
         return !TCK_WAIT_UNTIL(t, t->failed, renewals * t->ttl_ms);
     const uint64_t enough = tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) + renewals;
-    return TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) >= enough, t->patience_ms);
+    return TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) >= enough, t->timeout_ms);
 }
 
 static void *thread_main(void *arg)

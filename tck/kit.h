@@ -1,5 +1,5 @@
 /* The tools of every case of the conformance kit: the case's context, which owns everything that a case makes, so that
- * a case may give up at any line; checks that record the first failure; waits that end when the patience runs out;
+ * a case may give up at any line; checks that record the first failure; waits that end when the timeout is over;
  * clients.
  *
  * Locks. `tck.lock` guards everything that cases and callbacks share. A thread that holds it may call functions of the
@@ -37,7 +37,7 @@ struct tck {
     /* The store and the settings; the same during a whole run. */
     const char *url;
     unsigned caps;
-    int64_t ttl_ms, transition_ms, patience_ms;
+    int64_t ttl_ms, transition_ms, timeout_ms;
     FILE *out;
     bool verbose;
     const volatile sig_atomic_t *interrupted;
@@ -142,10 +142,10 @@ bool tck_pause(tck *t, int64_t deadline_ns);
         met_;                                                                                                          \
     })
 
-/* Give up the case unless the condition comes to hold before patience runs out. */
+/* Give up the case unless the condition comes to hold before the timeout. */
 #define TCK_AWAIT(t, condition)                                                                                        \
     do {                                                                                                               \
-        if (!TCK_WAIT_UNTIL(t, condition, (t)->patience_ms)) {                                                         \
+        if (!TCK_WAIT_UNTIL(t, condition, (t)->timeout_ms)) {                                                          \
             tck_fail((t), __FILE__, __LINE__, "waited in vain for: %s", #condition);                                   \
             return;                                                                                                    \
         }                                                                                                              \
@@ -182,7 +182,7 @@ static inline int64_t tck_lease_ms(const tck *t)
 /* The leases of the run. They have a stop margin, so that a callback thread that gets the processor late is no breach
  * of promise, and a known jitter. */
 simba_timing tck_timing(const tck *t);
-/* Leases that are renewed as often, but last as long as the patience: a holder that gets the processor late keeps them.
+/* Leases that are renewed as often, but last as long as the timeout: a holder that gets the processor late keeps them.
  * If the store pushes nothing, waiters would sleep that long, so there they are the leases of the run. */
 simba_timing tck_timing_steady(const tck *t);
 /* Leases so long that an event well before their end cannot be due to their end. */

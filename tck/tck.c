@@ -85,10 +85,10 @@ static void *watch(void *arg)
 }
 
 /* Give the case enough time for every one of its waits to be in vain. */
-static void feed(struct watchdog *dog, int64_t patience_ms)
+static void feed(struct watchdog *dog, int64_t timeout_ms)
 {
     pthread_mutex_lock(&dog->lock);
-    dog->deadline_ns = patience_ms > 0 ? tck_now_ns() + 10 * patience_ms * TCK_NS_PER_MS : 0;
+    dog->deadline_ns = timeout_ms > 0 ? tck_now_ns() + 10 * timeout_ms * TCK_NS_PER_MS : 0;
     pthread_cond_signal(&dog->cond);
     pthread_mutex_unlock(&dog->lock);
 }
@@ -102,7 +102,7 @@ static bool start_watchdog(struct watchdog *dog, tck *kit)
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&dog->lock, NULL);
     dog->kit = kit;
-    feed(dog, kit->patience_ms);
+    feed(dog, kit->timeout_ms);
     return pthread_create(&dog->thread, NULL, watch, dog) == 0;
 }
 
@@ -144,7 +144,7 @@ static void run_case(const tck_case *wanted, void *user)
         return;
     }
 
-    feed(&run->dog, t->patience_ms);
+    feed(&run->dog, t->timeout_ms);
     tck_begin(t, wanted->name);
     wanted->run(t);
     tck_settle(t);
@@ -177,10 +177,11 @@ static int check_options(const simba_tck_options *options, simba_error *err)
 {
     if (options->size != sizeof *options)
         return fail(err, SIMBA_EINVAL, "simba_tck_options.size: initialise with SIMBA_TCK_OPTIONS_INIT");
-    if (options->ttl_ms < 50 || options->transition_ms < 50 || options->patience_ms < 1000)
-        return fail(err, SIMBA_EINVAL, "the kit needs ttl and transition of at least 50 ms, and a second of patience");
-    if (options->patience_ms < 8 * (options->ttl_ms + options->transition_ms))
-        return fail(err, SIMBA_EINVAL, "the kit's patience must be at least eight times ttl + transition");
+    if (options->ttl_ms < 50 || options->transition_ms < 50 || options->timeout_ms < 1000)
+        return fail(err, SIMBA_EINVAL,
+                    "the kit needs ttl and transition of at least 50 ms, and a timeout of at least a second");
+    if (options->timeout_ms < 8 * (options->ttl_ms + options->transition_ms))
+        return fail(err, SIMBA_EINVAL, "the kit's timeout must be at least eight times ttl + transition");
     return 0;
 }
 
@@ -201,7 +202,7 @@ static simba_timing lane_timing(const tck *t)
 {
     simba_timing timing = tck_timing_long(t);
     timing.stop_margin_ms = 0;
-    timing.transition_ms = 2 * t->patience_ms;
+    timing.transition_ms = 2 * t->timeout_ms;
     return tck_timing_option(t, timing);
 }
 
@@ -338,7 +339,7 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     t->out = options->out ? options->out : stdout;
     t->ttl_ms = options->ttl_ms;
     t->transition_ms = options->transition_ms;
-    t->patience_ms = options->patience_ms;
+    t->timeout_ms = options->timeout_ms;
     t->verbose = options->verbose;
     t->interrupted = options->interrupted;
     rc = find_caps(url, err, &t->caps);

@@ -99,7 +99,7 @@ void gate_pass(struct gate *gate)
     board_lock();
     gate->waiting++;
     board_unlock();
-    EXPECT(WITHIN(PATIENCE_MS, gate->open));
+    EXPECT(WITHIN(TIMEOUT_MS, gate->open));
     board_lock();
     gate->waiting--;
     board_unlock();
@@ -260,7 +260,7 @@ static void work_off(void *arg)
 {
     struct executor *executor = arg;
     for (bool over = false; !over;) {
-        EXPECT(WITHIN(2 * PATIENCE_MS, executor->first || executor->over));
+        EXPECT(WITHIN(2 * TIMEOUT_MS, executor->first || executor->over));
         while (executor_run(executor)) {
         }
         board_lock();

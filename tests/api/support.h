@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#define PATIENCE_MS 10000
+#define TIMEOUT_MS 10000
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A test with its own store, the watchdog, and a look at what callbacks noted. */
@@ -47,7 +47,7 @@ int64_t now_ms(void);
 /* In the test's own thread: fail it if the condition does not come to hold. */
 #define AWAIT(condition)                                                                                               \
     do {                                                                                                               \
-        if (!WITHIN(PATIENCE_MS, condition))                                                                           \
+        if (!WITHIN(TIMEOUT_MS, condition))                                                                            \
             fail_msg("waited in vain for: %s", #condition);                                                            \
     } while (0)
 

@@ -212,7 +212,7 @@ static void lease_is_renewed_and_bounded(void **state)
     struct player *player = player_new(client, "m", NULL, &timing);
     assert_rc(0, simba_contender_start(player->contender));
     AWAIT(player->leads);
-    const int64_t deadline = now_ms() + PATIENCE_MS;
+    const int64_t deadline = now_ms() + TIMEOUT_MS;
     while (client_stats(client).renewals < 4) {
         const int64_t held_for_ms = simba_contender_held_for_ms(player->contender);
         assert_true(held_for_ms > 0);

@@ -91,7 +91,7 @@ static bool child_end(struct child child)
 {
     struct pollfd end = {.fd = child.pipe, .events = POLLIN};
     int status = -1;
-    const bool in_time = poll(&end, 1, PATIENCE_MS) == 1;
+    const bool in_time = poll(&end, 1, TIMEOUT_MS) == 1;
     if (!in_time)
         kill(child.pid, SIGKILL);
     waitpid(child.pid, &status, 0);

@@ -293,13 +293,13 @@ static void a_push_without_an_owner_is_a_reason_to_ask(void **state)
     (void)state;
     simba_client *client = open_hostile();
     const simba_timing patient =
-        lease(100 * PATIENCE_MS, PATIENCE_MS); /* nothing is renewed meanwhile but for the push */
+        lease(100 * TIMEOUT_MS, TIMEOUT_MS); /* nothing is renewed meanwhile but for the push */
     struct player *player = player_new(client, "m", NULL, &patient);
     assert_rc(0, simba_contender_start(player->contender));
     AWAIT(player->acquired == 1);
     const unsigned before = atomic_load(&renewals);
     opened->host->wake(opened->host);
-    assert_true(WITHIN(PATIENCE_MS, atomic_load(&renewals) > before));
+    assert_true(WITHIN(TIMEOUT_MS, atomic_load(&renewals) > before));
     board_lock();
     assert_int_equal(player->released, 0);
     board_unlock();

@@ -55,9 +55,9 @@ static void lock_free_functions_answer_in_a_handler(void **state)
     assert_rc(0, simba_contender_start(asked_too));
     sigaction(SIGUSR1, &action, NULL);
     runner_start(&runner, pester, &who);
-    const int64_t until_ms = now_ms() + PATIENCE_MS;
+    const int64_t until_ms = now_ms() + TIMEOUT_MS;
     while ((atomic_load(&answers) < 500 || atomic_load(&positive) == 0) && now_ms() < until_ms) {
-        assert_rc(0, simba_locker_acquire(asked, PATIENCE_MS, NULL));
+        assert_rc(0, simba_locker_acquire(asked, TIMEOUT_MS, NULL));
         assert_true(client_stats(client).held >= 1);
         assert_rc(0, simba_locker_release(asked, NULL));
     }

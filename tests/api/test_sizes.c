@@ -234,7 +234,7 @@ static void rows_say_their_size(void **state)
     simba_locker *locker = NULL;
     unsigned rows = 0;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
-    assert_rc(0, simba_locker_acquire(locker, PATIENCE_MS, NULL));
+    assert_rc(0, simba_locker_acquire(locker, TIMEOUT_MS, NULL));
     assert_rc(0, simba_client_list(client, NULL, check_listing, &rows, NULL));
     assert_int_equal(rows, 1);
     simba_locker_free(locker);

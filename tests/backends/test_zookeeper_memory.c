@@ -14,7 +14,7 @@
 #include "stores/zookeeper/zookeeper.h"
 
 enum {
-    PATIENCE_MS = 5000,
+    TIMEOUT_MS = 5000,
     CONNECT_MS = 2500, /* less than a client would sleep without being woken */
     CHORES_MS = 20,
     TURNS = 3,
@@ -48,7 +48,7 @@ static void open_store(testhost *h, const char *host)
         }                                                                                                              \
     } while (0)
 
-#define AWAIT(h, condition) AWAIT_WITHIN(h, PATIENCE_MS, condition)
+#define AWAIT(h, condition) AWAIT_WITHIN(h, TIMEOUT_MS, condition)
 
 static const char *id_of(uint64_t nonce)
 {
@@ -74,7 +74,7 @@ static simba_reply ask_once(simba_op op, const char *mutex, uint64_t nonce, uint
         testhost_submit(&a, &r);
     } while (r.unasked);
     testhost_flush(&a);
-    assert_true(testhost_pump(&a, &r.done, PATIENCE_MS));
+    assert_true(testhost_pump(&a, &r.done, TIMEOUT_MS));
     const int status = r.request.reply.status;
     if (status != 0 && status != SIMBA_ENOMEM && (status != SIMBA_EUNAVAILABLE || !strstr(r.error.text, "memory")))
         fail_msg("%s: %s", simba_error_name(status), r.error.text);
@@ -221,7 +221,7 @@ static void assert_works(void)
     testhost_ask(&b, &r);
     for (int i = 0; r.request.reply.outcome != SIMBA_MINE; i++) {
         assert_int_equal(r.request.reply.status, 0);
-        assert_true(i < PATIENCE_MS);
+        assert_true(i < TIMEOUT_MS);
         testhost_pump(&a, NULL, 1);
         testhost_pump(&b, NULL, 1);
         if (b.push_count == 0)

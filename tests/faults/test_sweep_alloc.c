@@ -22,8 +22,8 @@ enum { WATCHDOG_S = 60, STRIDED_ROUNDS = 60, GIVEN_ROUNDS = 20 };
 
 typedef struct play {
     char url[160];
-    unsigned patience; /* how often in a row something may fail for want of memory */
-    bool close_first;  /* before what hangs off the clients is freed */
+    unsigned retries; /* how often in a row something may fail for want of memory */
+    bool close_first; /* before what hangs off the clients is freed */
     simba_client *clients[2];
     ref_arena arena;
     simba_locker *lockers[2];
@@ -55,7 +55,7 @@ static bool made(play *p, unsigned *tries, int rc, const simba_error *err, const
     REF_EXPECT(err->code == rc && err->text[0] != '\0');
     if (!is_want_of_memory(rc))
         REF_COMPLAIN("a constructor failed with %s: %s", simba_error_name(rc), err->text);
-    if ((*tries)++ <= p->patience)
+    if ((*tries)++ <= p->retries)
         return false;
     REF_COMPLAIN("still cannot be made: %s", err->text);
     ref_watchdog(1); /* nothing sensible can follow */
@@ -84,7 +84,7 @@ static bool made(play *p, unsigned *tries, int rc, const simba_error *err, const
     ({                                                                                                                 \
         simba_error err = {0};                                                                                         \
         int rc_ = (call);                                                                                              \
-        for (unsigned tries_ = 0; is_want_of_memory(rc_) && tries_ <= (p)->patience; tries_++) {                       \
+        for (unsigned tries_ = 0; is_want_of_memory(rc_) && tries_ <= (p)->retries; tries_++) {                        \
             REF_EXPECT(err.code == rc_ && err.text[0] != '\0');                                                        \
             rc_ = (call);                                                                                              \
         }                                                                                                              \
@@ -330,7 +330,7 @@ static unsigned play_once(const sweep *s, unsigned nth)
         snprintf(p->url, sizeof p->url, "memory://sweep");
     else
         snprintf(p->url, sizeof p->url, "%s", s->store);
-    p->patience = s->row;
+    p->retries = s->row;
     p->close_first = nth % 2;
     ref_arena_init(&p->arena);
     failing_arm(s->kind, nth, s->row);

@@ -188,7 +188,7 @@ static void fail(sim *s, sql_session *session, simba__sql_effect effect, const c
 
 /* --- packets ---------------------------------------------------------------------------------------------- */
 
-/* A client that stops between its packets keeps its rows, until the server's patience ends. */
+/* A client that stops between its packets keeps its rows, until the server's timeout is over. */
 static void excuse_lock(sim *s, const sql_row *row)
 {
     if (s->now - row->locked_at > 4 * s->plan->latency_ns + 10 * SIM_MS)

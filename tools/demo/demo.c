@@ -15,8 +15,8 @@
 #include "signals.h"
 
 #define COMMAND "demo"
-#define PATIENCE_MS 5000 /* for steps that should take milliseconds */
-#define DWELL_MS 1000    /* leadership long enough to be seen */
+#define TIMEOUT_MS 5000 /* for steps that should take milliseconds */
+#define DWELL_MS 1000   /* leadership long enough to be seen */
 
 typedef struct demo {
     torture_options options;
@@ -161,9 +161,9 @@ static void take_signal(demo *d)
 }
 
 /* Wait until the condition holds (NULL: for the whole time), or report what it waited for in vain. True: go on. */
-static bool await(demo *d, bool (*condition)(const demo *d), int64_t patience_ms, const char *what)
+static bool await(demo *d, bool (*condition)(const demo *d), int64_t timeout_ms, const char *what)
 {
-    const int64_t until_ns = torture_contenders_now(&d->contenders) + patience_ms * MS;
+    const int64_t until_ns = torture_contenders_now(&d->contenders) + timeout_ms * MS;
     while (!ferror(d->term.stream)) { /* otherwise nobody watches */
         take_news(d);
         const bool is_late = torture_contenders_now(&d->contenders) >= until_ns;
@@ -178,7 +178,7 @@ static bool await(demo *d, bool (*condition)(const demo *d), int64_t patience_ms
         if (condition != NULL ? condition(d) : is_late)
             return true;
         if (is_late) {
-            say(d, "Gave up: within %.1f s it did not happen that %s.", (double)patience_ms / 1e3, what);
+            say(d, "Gave up: within %.1f s it did not happen that %s.", (double)timeout_ms / 1e3, what);
             return false;
         }
         if (torture_contenders_listen(&d->contenders, d->signals.fd, until_ns))
@@ -232,9 +232,9 @@ static bool next_leads_and_asked_have_ended(const demo *d)
     return leader(d) != TORTURE_NOBODY && d->contenders.nodes[leader(d)].state == NODE_RUNS && the_asked_have_ended(d);
 }
 
-static int64_t failover_patience_ms(const demo *d)
+static int64_t failover_timeout_ms(const demo *d)
 {
-    return demo_failover_limit_ns(&d->options.setup) / MS + PATIENCE_MS;
+    return demo_failover_limit_ns(&d->options.setup) / MS + TIMEOUT_MS;
 }
 
 static void introduce(demo *d)
@@ -263,31 +263,31 @@ static bool act_one_contend(demo *d)
         say(d, "Gave up: the processes could not be started: %s.", strerror(-code));
         return false;
     }
-    return await(d, leads_and_all_know, PATIENCE_MS, "one process leads and the others know it");
+    return await(d, leads_and_all_know, TIMEOUT_MS, "one process leads and the others know it");
 }
 
 static bool act_two_kill(demo *d)
 {
     say(d, "%s leads. It keeps the mutex by renewing its lease in time; the others wait.", name(d, leader(d)));
-    if (!await(d, leader_has_renewed, d->options.setup.lease_ns / MS + PATIENCE_MS, "the leader renews its lease"))
+    if (!await(d, leader_has_renewed, d->options.setup.lease_ns / MS + TIMEOUT_MS, "the leader renews its lease"))
         return false;
     say(d, "Now %s is killed with SIGKILL. It can tell nobody, so the others have to wait until its lease is over.",
         name(d, leader(d)));
     torture_contenders_inflict(&d->contenders, leader(d), &(torture_step){.fault = TORTURE_FAULT_KILL});
-    return await(d, somebody_leads, failover_patience_ms(d), "another process takes over");
+    return await(d, somebody_leads, failover_timeout_ms(d), "another process takes over");
 }
 
 static bool act_three_hand_over(demo *d)
 {
     /* Where contenders queue by sessions, one that waits need not hear who is before it. */
-    if (!dwell(d) || !await(d, d->options.sessions ? somebody_leads : leads_and_all_know, PATIENCE_MS,
+    if (!dwell(d) || !await(d, d->options.sessions ? somebody_leads : leads_and_all_know, TIMEOUT_MS,
                             "the waiting process knows the new leader"))
         return false;
     say(d,
         "%s took over. Now it is asked to stop: it tidies up and gives the mutex back, and the next waiter is woken.",
         name(d, leader(d)));
     torture_contenders_ask_to_end(&d->contenders, leader(d));
-    return await(d, next_leads_and_asked_have_ended, failover_patience_ms(d),
+    return await(d, next_leads_and_asked_have_ended, failover_timeout_ms(d),
                  "the last process leads and the one before has ended");
 }
 
@@ -301,7 +301,7 @@ static bool act_four_end(demo *d)
     }
     say(d, "%s leads, alone. It is asked to stop as well.", name(d, leader(d)));
     torture_contenders_ask_to_end(&d->contenders, leader(d));
-    return await(d, the_asked_have_ended, PATIENCE_MS, "the last process has ended");
+    return await(d, the_asked_have_ended, TIMEOUT_MS, "the last process has ended");
 }
 
 /* A contender that could not open the store has said why; use its exit code. */

@@ -6,7 +6,7 @@
 #include "signals.h"
 #include "torture/contenders.h"
 
-#define PATIENCE_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
+#define TIMEOUT_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
 
 /* The event that the run waits for. */
 typedef enum phase {
@@ -107,11 +107,11 @@ static void dismiss(run *r)
 {
     torture_contenders *contenders = &r->contenders;
     const int interrupted = r->outcome->interrupted;
-    const int64_t patience_ns = r->options->setup.lease_ns + PATIENCE_MS * MS;
+    const int64_t timeout_ns = r->options->setup.lease_ns + TIMEOUT_MS * MS;
     torture_contenders_record(contenders, TORTURE_END);
     torture_contenders_dismiss(contenders);
     r->outcome->interrupted = 0;
-    const int64_t until_ns = torture_contenders_now(contenders) + patience_ns;
+    const int64_t until_ns = torture_contenders_now(contenders) + timeout_ns;
     while (!torture_contenders_has_ended(contenders) && torture_contenders_now(contenders) < until_ns &&
            r->outcome->interrupted == 0)
         if (torture_contenders_listen(contenders, r->signals.fd, until_ns))

@@ -505,7 +505,7 @@ int simba__sqlite_db_upgrade(simba__sqlite_db *db, int64_t now_ns, simba_error *
     return simba__sqlite_db_refresh(db, &opened, err);
 }
 
-/* --- patience ------------------------------------------------------------------------------------- */
+/* --- timeouts ------------------------------------------------------------------------------------- */
 
 void simba__sqlite_busy_init(simba__sqlite_busy *busy, simba_host *host)
 {

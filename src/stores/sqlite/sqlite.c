@@ -36,9 +36,9 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define OPEN_PATIENCE_NS (5000 * SIMBA__NS_PER_MS)
-#define LOOK_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
-#define CLOSE_PATIENCE_NS (100 * SIMBA__NS_PER_MS)
+#define OPEN_TIMEOUT_NS (5000 * SIMBA__NS_PER_MS)
+#define LOOK_TIMEOUT_NS (4000 * SIMBA__NS_PER_MS)
+#define CLOSE_TIMEOUT_NS (100 * SIMBA__NS_PER_MS)
 #define LOOK_NS (1000 * SIMBA__NS_PER_MS) /* how often to look if there is nothing to be heard */
 #define LOOK_UNHEARD_NS (250 * SIMBA__NS_PER_MS)
 #define WINDOW 1024    /* a batch has at most three times as many requests: other processes want to write too */
@@ -204,7 +204,7 @@ static void start(sqlite_store *self)
     if (needs_socket)
         make_socket(self);
     /* It lasts until the last of its requests is over. A look alone is repeated after a while. */
-    self->batch_until = (simba_local){count > 0 ? 0 : self->host->now(self->host).ns + LOOK_PATIENCE_NS};
+    self->batch_until = (simba_local){count > 0 ? 0 : self->host->now(self->host).ns + LOOK_TIMEOUT_NS};
     for (simba_request *r = self->submitted; r; r = r->next) {
         simba__sqlite_item *item = &batch->items[batch->count++];
         *item = (simba__sqlite_item){.ask = *r, .request = r};
@@ -528,7 +528,7 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     if (rc == 0)
         rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
     if (rc == 0) {
-        simba__sqlite_busy_set(&batch->db.busy, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
+        simba__sqlite_busy_set(&batch->db.busy, (simba_local){host->now(host).ns + OPEN_TIMEOUT_NS});
         rc = simba__sqlite_db_refresh(&batch->db, &opened, err);
     }
     if (rc == 0 && host->timer_add(host, &self->timer) < 0)
@@ -563,7 +563,7 @@ static void sqlite_fini(void *instance)
     bool keep = false;
     if (self->has_rows) {
         atomic_store(&batch->db.busy.over, false);
-        simba__sqlite_busy_set(&batch->db.busy, (simba_local){self->host->now(self->host).ns + CLOSE_PATIENCE_NS});
+        simba__sqlite_busy_set(&batch->db.busy, (simba_local){self->host->now(self->host).ns + CLOSE_TIMEOUT_NS});
         keep = simba__sqlite_batch_leave(batch) < 0;
     }
     simba__sqlite_wake_close(&batch->wake, 0, keep);

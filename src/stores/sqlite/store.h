@@ -42,7 +42,7 @@ int simba__sqlite_share_apply(const simba__sqlite_share *share, const char *path
 /* What apply would change: SIMBA_EPERM, which names the first such file. */
 int simba__sqlite_share_verify(const simba__sqlite_share *share, const char *path, simba_error *err);
 
-/* --- db.c: patience ----------------------------------------------------------------------------------- */
+/* --- db.c: timeouts ----------------------------------------------------------------------------------- */
 
 /* How long to wait for the locks of other processes. The job waits; the client's thread ends that. */
 typedef struct simba__sqlite_busy {
@@ -214,7 +214,7 @@ int simba__sqlite_db_upgrade(simba__sqlite_db *db, int64_t now_ns, simba_error *
 int simba__sqlite_db_check_version(const simba__sqlite_db *db, simba_error *err);
 
 /* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer than
- * the patience lasted. */
+ * the timeout. */
 int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err);
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err);
 void simba__sqlite_db_rollback(simba__sqlite_db *db);
