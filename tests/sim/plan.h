@@ -128,8 +128,8 @@ typedef struct sim_plan {
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);
 
-/* A scenario that is not drawn but told, for docs/safety.md: "fail-over" or "outage". False: there is no such story. */
-bool sim_plan_story(sim_plan *plan, const char *name);
+/* A scenario that no seed determines, for docs/safety.md: "fail-over" or "outage". False: there is no such scenario. */
+bool sim_plan_scenario(sim_plan *plan, const char *name);
 
 /* One line about the whole, and one per item, as a person would tell it. */
 void sim_plan_print(const sim_plan *plan, void *file);

@@ -117,7 +117,7 @@ static int node_by_name(const demo *d, const char *text)
     return TORTURE_NOBODY;
 }
 
-/* Show the event, and update what the conditions of the story ask for. */
+/* Show the event, and update what the conditions of the scenario ask for. */
 static void take_event(demo *d, const torture_event *event)
 {
     demo_node *node = &d->nodes[event->contender];
@@ -192,7 +192,7 @@ static bool dwell(demo *d)
     return await(d, NULL, DWELL_MS, "some time had passed");
 }
 
-/* --- the story ---------------------------------------------------------------------------------- */
+/* --- the scenario ---------------------------------------------------------------------------------- */
 
 static int leader(const demo *d)
 {

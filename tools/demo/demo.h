@@ -1,4 +1,4 @@
-/* The parts of `simba demo`: the story (demo.c), the judgement of it (judge.c), and what is put on the screen (report.c). Its
+/* The parts of `simba demo`: the scenario (demo.c), the judgement of it (judge.c), and what is put on the screen (report.c). Its
  * contenders are processes of `simba torture`, and what they report is a history as in torture/history.h. */
 #ifndef SIMBA_CLI_DEMO_H
 #define SIMBA_CLI_DEMO_H
@@ -7,7 +7,7 @@
 
 #define DEMO_NODES 3
 
-/* What the story knows of a contender, beside what its process does. */
+/* What the scenario knows of a contender, beside what its process does. */
 typedef struct demo_node {
     int sees; /* the leader it last heard of */
     unsigned renewals;

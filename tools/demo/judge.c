@@ -36,8 +36,8 @@ static const char *name_of(const torture_contenders *contenders, const torture_r
     return contenders->options->ids[reign->contender];
 }
 
-/* The whole story has to be there before its parts mean anything. */
-static bool check_story(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *verdict)
+/* The whole scenario has to be there before its parts mean anything. */
+static bool check_scenario(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *verdict)
 {
     static const char *const what = "each of the three led once";
     const torture_reign *r = found->reigns;
@@ -129,7 +129,7 @@ void demo_judge(const torture_contenders *contenders, const torture_verdict *fou
     const torture_reign *r = found->reigns;
     memset(ret_verdict, 0, sizeof *ret_verdict);
     ret_verdict->passed = true;
-    if (!check_story(contenders, found, ret_verdict))
+    if (!check_scenario(contenders, found, ret_verdict))
         return;
     check_exclusion(contenders, found, ret_verdict);
     check_tokens(found, ret_verdict);
