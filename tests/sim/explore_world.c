@@ -1,4 +1,4 @@
-/* Contenders, what carries out their wishes, and what may happen next. See explore.h. */
+/* Contenders, what carries out their actions, and what may happen next. See explore.h. */
 #include <stdarg.h>
 #include <string.h>
 
