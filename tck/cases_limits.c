@@ -131,7 +131,7 @@ static void list(tck *t)
 
     listing all = {.kit = t, .probes = probes};
     char pattern[100];
-    snprintf(pattern, sizeof pattern, "tck-%s-%s-*", t->lane, t->name);
+    snprintf(pattern, sizeof pattern, "tck-%s-%s-*", t->slot, t->name);
     simba_error err;
     TCK_REQUIRE_RC(t, 0, simba_client_list(clients[1]->handle, pattern, take_row, &all, &err));
     TCK_REQUIRE(t, all.owned == LISTED);

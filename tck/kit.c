@@ -337,14 +337,14 @@ void tck_threads_join(tck *t)
 const char *tck_mutex(tck *t, const char *suffix)
 {
     char *name = tck_alloc(t, SIMBA_MUTEX_BYTES + 1);
-    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->lane, t->name, suffix ? "-" : "", suffix ? suffix : "");
+    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->slot, t->name, suffix ? "-" : "", suffix ? suffix : "");
     return name;
 }
 
 void tck_mutex_widest(const tck *t, char ret_name[SIMBA_MUTEX_BYTES + 1])
 {
     char *end = ret_name;
-    for (const char *digit = t->lane; *digit; digit++, end += 4)
+    for (const char *digit = t->slot; *digit; digit++, end += 4)
         memcpy(end, (char[]){'\xF0', '\x9F', '\x98', (char)(0x80 + *digit % 0x40)}, 4);
     for (; end < ret_name + SIMBA_MUTEX_BYTES; end += 4)
         memcpy(end, "\U0001F512", 4);

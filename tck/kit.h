@@ -41,7 +41,7 @@ struct tck {
     FILE *out;
     bool verbose;
     const volatile sig_atomic_t *interrupted;
-    char lane[4]; /* a part of our mutexes' names that no other run has now, see tck.c */
+    char slot[4]; /* a part of our mutexes' names that no other run has now, see tck.c */
 
     /* The case that runs now. */
     const char *name;
@@ -232,9 +232,9 @@ bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg);
 /* Wait for the threads that the case has made until now. */
 void tck_threads_join(tck *t);
 
-/* "tck-LANE-CASE" and, unless it is NULL, "-SUFFIX". */
+/* "tck-SLOT-CASE" and, unless it is NULL, "-SUFFIX". */
 const char *tck_mutex(tck *t, const char *suffix);
-/* The name that has no "tck-": 66 characters of four bytes, so the lane as well. */
+/* The name that has no "tck-": 66 characters of four bytes, so the slot as well. */
 void tck_mutex_widest(const tck *t, char ret_name[SIMBA_MUTEX_BYTES + 1]);
 
 /* --- for the runner ----------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * It opens clients on the URL, makes them compete, cuts them off from the store, loses replies, and checks that the
  * promises hold. It needs no test framework and writes TAP. The store may hold other data, and up to eight kits may run on
- * it at once: each run has a lane of its own, and the names of its mutexes begin with "tck-" and the number of the lane.
+ * it at once: each run takes a slot of its own, and the names of its mutexes begin with "tck-" and the number of the slot.
  * (One name is different: it consists of 66 characters of four bytes.) At its end a run removes its mutexes from the store, also
  * those of an earlier run that was killed. If a case hangs in the library for ten times the timeout, the kit ends the
  * process with "Bail out!" and the name of the case. */

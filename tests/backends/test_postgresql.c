@@ -396,8 +396,8 @@ static void set_read_only(const char *value)
     assert_string_equal(say("show default_transaction_read_only"), value);
 }
 
-/* After a fail-over the lanes are with another server, and the connection that listens may still be with the old one, which has
- * become read-only. A lane that connects anew finds out. */
+/* After a fail-over the connections are with another server, and the one that listens may still be with the old one, which has
+ * become read-only. A connection that is made anew finds out. */
 static void listener_at_the_wrong_server(void **state)
 {
     (void)state;
