@@ -1,5 +1,5 @@
-/* The scheduler: a candidate whose strand runs periodic work while it leads. Notifications and work share the strand,
- * so it always waits for a run in progress before it gives leadership back. This file keeps the time of the next run
+/* The scheduler: a candidate whose serial queue of callbacks also runs periodic work while it leads. Notifications and work share
+ * the queue, so it always waits for a run in progress before it gives leadership back. This file keeps the time of the next run
  * for schedules that begin anew with each leadership, client/schedule_driver.c for remembered ones. */
 #include <simba.h>
 #include <stdatomic.h>

@@ -99,7 +99,7 @@ static void stop_tells_on_its_own_thread(void **state)
     struct player *player = player_start(client, "m");
     AWAIT(player->acquired == 1 && !player->in_callback);
     assert_false(pthread_equal(player->thread, pthread_self()));
-    /* The strand may need a moment to come to rest after the callback. */
+    /* The queue of callbacks may need a moment to come to rest after this one. */
     AWAIT(client_stats(client).callbacks >= 1);
     assert_rc(0, simba_contender_stop(player->contender));
     assert_int_equal(1, player->released);

@@ -28,15 +28,15 @@ int64_t party_held_ns(const sim *s, const sim_party *party)
 
 static void post(sim *s, sim_party *party)
 {
-    if (party->strand != STRAND_IDLE)
+    if (party->callbacks != CALLBACKS_IDLE)
         return;
-    party->strand = STRAND_QUEUED;
-    sim_plan_event(s, EV_STRAND, index_of(s, party), s->now + sim_pick(s, 0, 50000), party->life, 0);
+    party->callbacks = CALLBACKS_QUEUED;
+    sim_plan_event(s, EV_CALLBACKS, index_of(s, party), s->now + sim_pick(s, 0, 50000), party->life, 0);
 }
 
 static void look_if_stop_returned(sim_party *party)
 {
-    if (party->stop_wanted && !party->running && party->strand == STRAND_IDLE) {
+    if (party->stop_wanted && !party->running && party->callbacks == CALLBACKS_IDLE) {
         party->stop_wanted = false;
         party->stop_returned = true;
     }
@@ -160,12 +160,12 @@ static int64_t callback_ns(sim *s, const sim_party *party)
     return s->now < party->slow_until ? party->slow_ns : sim_pick(s, 0, 3 * SIM_MS);
 }
 
-static void run_strand(sim *s, sim_party *party)
+static void run_callbacks(sim *s, sim_party *party)
 {
     simba__event look = {.kind = SIMBA__EV_TIMER};
     if (process_of(s, party)->late) { /* the clock is read before the application is called */
-        party->strand = STRAND_QUEUED;
-        sim_plan_event(s, EV_STRAND, index_of(s, party), s->now, party->life, 0);
+        party->callbacks = CALLBACKS_QUEUED;
+        sim_plan_event(s, EV_CALLBACKS, index_of(s, party), s->now, party->life, 0);
         return;
     }
     if (party->pending.acquired && party->running)
@@ -173,7 +173,7 @@ static void run_strand(sim *s, sim_party *party)
     while (simba__pending_take(&party->pending, &party->candidate.machine.owner, &party->tell)) {
         const simba__tell *tell = &party->tell;
         if (tell->acquired || tell->released || tell->changed) {
-            party->strand = STRAND_RUNNING;
+            party->callbacks = CALLBACKS_RUNNING;
             check_callback(s, party, tell);
             if (tell->acquired || tell->released)
                 sim_log(s, party->name, "callback %s", tell->acquired ? "acquired" : "released");
@@ -187,7 +187,7 @@ static void run_strand(sim *s, sim_party *party)
         if (tell->ack)
             ack(s, party);
     }
-    party->strand = STRAND_IDLE;
+    party->callbacks = CALLBACKS_IDLE;
     look_if_stop_returned(party);
 }
 
@@ -199,7 +199,7 @@ static void callback_ended(sim *s, sim_party *party)
         party->app_leads = false;
     if (party->tell.ack)
         ack(s, party);
-    run_strand(s, party);
+    run_callbacks(s, party);
 }
 
 /* --- the application's calls ------------------------------------------------------------------------- */
@@ -267,9 +267,9 @@ void party_make(sim *s, sim_party *party)
 void party_event(sim *s, sim_party *party, const sim_event *event)
 {
     switch ((sim_event_kind)event->kind) {
-    case EV_STRAND:
-        if (event->version == party->life && party->strand == STRAND_QUEUED)
-            run_strand(s, party);
+    case EV_CALLBACKS:
+        if (event->version == party->life && party->callbacks == CALLBACKS_QUEUED)
+            run_callbacks(s, party);
         break;
     case EV_CALLBACK_END:
         if (event->version == party->life)

@@ -98,7 +98,7 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         memset(&party->candidate.handle, 0, sizeof party->candidate.handle);
         party->running = party->app_leads = party->told_acquired = false;
         party->stop_wanted = false;
-        party->strand = STRAND_IDLE;
+        party->callbacks = CALLBACKS_IDLE;
         party->valid_until.ns = 0;
         sim_log(s, party->name, "killed");
     }
@@ -148,13 +148,13 @@ static unsigned process_of_event(const sim *s, const sim_event *event)
         return s->message[event->arg].process;
     if (event->kind == EV_WIRE_TO_PROCESS)
         return wire_process(s, event->who);
-    return event->kind >= EV_STRAND ? s->party[event->who].process : event->who;
+    return event->kind >= EV_CALLBACKS ? s->party[event->who].process : event->who;
 }
 
 /* The clock is read, and then the process does not get on. Before it calls the application it would look once more. */
 static bool stalls(sim *s, sim_process *process, const sim_event *event)
 {
-    if (process->stall_ns == 0 || !process->alive || s->healed || event->kind == EV_STRAND)
+    if (process->stall_ns == 0 || !process->alive || s->healed || event->kind == EV_CALLBACKS)
         return false;
     const unsigned p = (unsigned)(process - s->process);
     const int64_t until = s->now + process->stall_ns;

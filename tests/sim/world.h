@@ -56,9 +56,9 @@ typedef enum sim_event_kind {
     EV_GIVE_UP,         /* arg: number of a request that has expired */
     EV_WIRE_TO_PROCESS, /* who: wire; arg: what */
     EV_HOST_TIMER,
-    EV_JOB,    /* arg: which */
-    EV_READY,  /* arg: descriptor */
-    EV_STRAND, /* who: party, from here on */
+    EV_JOB,       /* arg: which */
+    EV_READY,     /* arg: descriptor */
+    EV_CALLBACKS, /* who: party, from here on */
     EV_CALLBACK_END,
     EV_LOCKER_RELEASE,
     EV_LOCKER_GIVE_UP,
@@ -106,7 +106,7 @@ typedef struct sim_message {
     simba_push push;
 } sim_message;
 
-typedef enum sim_strand { STRAND_IDLE, STRAND_QUEUED, STRAND_RUNNING } sim_strand;
+typedef enum sim_callbacks { CALLBACKS_IDLE, CALLBACKS_QUEUED, CALLBACKS_RUNNING } sim_callbacks;
 
 /* The request about the note that a party makes beside its own. */
 typedef struct sim_noting {
@@ -131,8 +131,8 @@ typedef struct sim_party {
     simba__pending pending;
     simba__tell tell; /* the news that the running callback was told */
     sim_noting noting;
-    uint32_t life; /* of planned events: one per start and per process */
-    uint8_t strand;
+    uint32_t life;     /* of planned events: one per start and per process */
+    uint8_t callbacks; /* a sim_callbacks */
     bool running;
     bool exists; /* the application has it */
 
