@@ -128,7 +128,7 @@ static void open_clients(play *p)
         MAKE(p, p->clients[i], simba_client_open(p->url, &options, &err, &ret));
 }
 
-static void make_parties(play *p)
+static void make_handles(play *p)
 {
     simba_observer_options observer = SIMBA_OBSERVER_OPTIONS_INIT;
     observer.on_changed = observed;
@@ -248,7 +248,7 @@ static void schedule(play *p)
     REF_EXPECT(!simba_scheduler_is_leader(p->scheduler) && atomic_load(&p->runs) == after);
 }
 
-static void free_parties(play *p)
+static void free_handles(play *p)
 {
     for (int i = 0; i < 2; i++) {
         ref_free(&p->arena.contenders[i]);
@@ -268,7 +268,7 @@ static void close_clients(play *p)
 static void perform(play *p)
 {
     open_clients(p);
-    make_parties(p);
+    make_handles(p);
     REF_EXPECT(simba_observer_start(p->observer) == 0);
     for (int i = 0; i < 2; i++)
         REF_EXPECT(ref_start(&p->arena.contenders[i]) == 0);
@@ -283,12 +283,12 @@ static void perform(play *p)
     if (p->close_first) {
         REF_EXPECT(simba_scheduler_start(p->scheduler) == 0);
         close_clients(p);
-        free_parties(p);
+        free_handles(p);
     } else {
         stop_contender(p, 0);
         stop_contender(p, 1);
         AWAIT(simba_owner_is_none(&p->seen));
-        free_parties(p);
+        free_handles(p);
         close_clients(p);
     }
     ref_arena_check_end(&p->arena);

@@ -138,7 +138,7 @@ static void observed(simba_observer *observer, const simba_state *state, void *u
     ref_unlock();
 }
 
-static void make_parties(play *p)
+static void make_handles(play *p)
 {
     simba_error err = {0};
     for (unsigned i = 0; i < 2; i++) {
@@ -239,7 +239,7 @@ static bool has_fired(const play *p)
 static bool perform(play *p)
 {
     open_clients(p);
-    make_parties(p);
+    make_handles(p);
     EXPECT_RC(0, simba_observer_start(p->observer));
     for (int i = 0; i < 2; i++)
         EXPECT_RC(0, ref_start(&p->arena.contenders[i]));

@@ -38,16 +38,16 @@ static void send(net_store *store, asked *which)
 {
     sim *s = store->s;
     uint32_t index;
-    const sim_party *party = ((simba__request *)(void *)which->request)->of;
+    const sim_handle *handle = ((simba__request *)(void *)which->request)->of;
     sim_message *message = net_message(s, MSG_REQUEST, store->process, &index);
     which->sent = true;
-    message->party = (uint8_t)(party - s->party);
-    message->mutex = party->mutex;
+    message->handle = (uint8_t)(handle - s->handle);
+    message->mutex = handle->mutex;
     message->generation = which->number;
     message->session = process_of(store)->session;
     message->request = *which->request;
-    message->request.mutex = sim_mutex_name(party->mutex); /* the request may be gone before the message */
-    message->request.id = party->id;
+    message->request.mutex = sim_mutex_name(handle->mutex); /* the request may be gone before the message */
+    message->request.id = handle->id;
     message->request.note = NULL;
     /* While the session lives, a release is carried out in the end. */
     net_to_store(s, index, is_session(s) && which->request->op == SIMBA_OP_RELEASE);
@@ -301,8 +301,8 @@ void net_store_arrived(sim *s, const sim_message *message)
         answered(store, message);
         break;
     case MSG_PUSH:
-        if (message->party < SIM_PARTIES)
-            store->host->push_to(store->host, sim_mutex_name(s->party[message->party].mutex), message->request.nonce,
+        if (message->handle < SIM_HANDLES)
+            store->host->push_to(store->host, sim_mutex_name(s->handle[message->handle].mutex), message->request.nonce,
                                  &message->push);
         else
             push(store, message->mutex, &message->push);

@@ -52,13 +52,13 @@ static lock look_at(const sql_row *row, int64_t now_ms)
     return (lock){sql_row_is_held(row, now_ms), ours ? row->version : 0, ours ? row->nonce : 0};
 }
 
-/* The party that asks under this nonce right now. */
+/* The handle that asks under this nonce right now. */
 static unsigned grantee_of(const sim *s, unsigned mutex, const sql_row *row)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
-        const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && party->candidate.handle.request &&
-            party->candidate.machine.nonce == row->nonce && strcmp(party->id, row->owner_id) == 0)
+        const sim_handle *handle = &s->handle[i];
+        if (handle->mutex == mutex && handle->running && handle->candidate.handle.request &&
+            handle->candidate.machine.nonce == row->nonce && strcmp(handle->id, row->owner_id) == 0)
             return i;
     }
     return SIM_NOBODY;
