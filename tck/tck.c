@@ -69,55 +69,55 @@ struct watchdog {
 
 static void *watch(void *arg)
 {
-    struct watchdog *dog = arg;
-    pthread_mutex_lock(&dog->lock);
-    while (dog->deadline_ns != 0) {
-        if (tck_now_ns() >= dog->deadline_ns) {
-            fprintf(dog->kit->out, "Bail out! %s hangs\n", dog->kit->name);
-            fflush(dog->kit->out);
+    struct watchdog *watchdog = arg;
+    pthread_mutex_lock(&watchdog->lock);
+    while (watchdog->deadline_ns != 0) {
+        if (tck_now_ns() >= watchdog->deadline_ns) {
+            fprintf(watchdog->kit->out, "Bail out! %s hangs\n", watchdog->kit->name);
+            fflush(watchdog->kit->out);
             abort();
         }
-        const struct timespec at = {dog->deadline_ns / 1000000000, dog->deadline_ns % 1000000000};
-        pthread_cond_timedwait(&dog->cond, &dog->lock, &at);
+        const struct timespec at = {watchdog->deadline_ns / 1000000000, watchdog->deadline_ns % 1000000000};
+        pthread_cond_timedwait(&watchdog->cond, &watchdog->lock, &at);
     }
-    pthread_mutex_unlock(&dog->lock);
+    pthread_mutex_unlock(&watchdog->lock);
     return NULL;
 }
 
 /* Give the case enough time for every one of its waits to be in vain. */
-static void feed(struct watchdog *dog, int64_t timeout_ms)
+static void feed(struct watchdog *watchdog, int64_t timeout_ms)
 {
-    pthread_mutex_lock(&dog->lock);
-    dog->deadline_ns = timeout_ms > 0 ? tck_now_ns() + 10 * timeout_ms * TCK_NS_PER_MS : 0;
-    pthread_cond_signal(&dog->cond);
-    pthread_mutex_unlock(&dog->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->deadline_ns = timeout_ms > 0 ? tck_now_ns() + 10 * timeout_ms * TCK_NS_PER_MS : 0;
+    pthread_cond_signal(&watchdog->cond);
+    pthread_mutex_unlock(&watchdog->lock);
 }
 
-static bool start_watchdog(struct watchdog *dog, tck *kit)
+static bool start_watchdog(struct watchdog *watchdog, tck *kit)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&dog->cond, &attributes);
+    pthread_cond_init(&watchdog->cond, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&dog->lock, NULL);
-    dog->kit = kit;
-    feed(dog, kit->timeout_ms);
-    return pthread_create(&dog->thread, NULL, watch, dog) == 0;
+    pthread_mutex_init(&watchdog->lock, NULL);
+    watchdog->kit = kit;
+    feed(watchdog, kit->timeout_ms);
+    return pthread_create(&watchdog->thread, NULL, watch, watchdog) == 0;
 }
 
-static void stop_watchdog(struct watchdog *dog)
+static void stop_watchdog(struct watchdog *watchdog)
 {
-    feed(dog, 0);
-    pthread_join(dog->thread, NULL);
-    pthread_cond_destroy(&dog->cond);
-    pthread_mutex_destroy(&dog->lock);
+    feed(watchdog, 0);
+    pthread_join(watchdog->thread, NULL);
+    pthread_cond_destroy(&watchdog->cond);
+    pthread_mutex_destroy(&watchdog->lock);
 }
 
 struct run {
     tck kit;
     const char *only, *except;
-    struct watchdog dog;
+    struct watchdog watchdog;
     unsigned selected, number;
     simba_tck_result result;
 };
@@ -144,7 +144,7 @@ static void run_case(const tck_case *wanted, void *user)
         return;
     }
 
-    feed(&run->dog, t->timeout_ms);
+    feed(&run->watchdog, t->timeout_ms);
     tck_begin(t, wanted->name);
     wanted->run(t);
     tck_settle(t);
@@ -345,7 +345,7 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     rc = find_caps(url, err, &t->caps);
     if (rc == 0)
         rc = take_slot(t, &slot, err);
-    if (rc == 0 && !start_watchdog(&run.dog, t))
+    if (rc == 0 && !start_watchdog(&run.watchdog, t))
         rc = fail(err, SIMBA_ESYSTEM, "cannot start a thread");
     if (rc < 0) {
         leave_slot(t, &slot);
@@ -353,7 +353,7 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     }
     fprintf(t->out, "1..%u\n", run.selected);
     each_case(run_case, &run);
-    stop_watchdog(&run.dog);
+    stop_watchdog(&run.watchdog);
     leave_slot(t, &slot);
     if (ret_result)
         *ret_result = run.result;
