@@ -210,7 +210,8 @@ static void sleepers_look(void **state)
     end();
 }
 
-/* Somebody who never had the mutex gives it back for its owner, as the guard of a command does: the line is called all the same. */
+/* Somebody who never had the mutex gives it back for its owner, as the supervisor of a command does: the next in the queue is
+ * called. */
 static void given_back_by_another(void **state)
 {
     fixture *f = *state;
