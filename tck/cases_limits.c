@@ -161,7 +161,7 @@ static void take_line(const simba_listing *row, void *user)
     snprintf(self->next, sizeof self->next, "%s", row->next ? row->next : "");
 }
 
-/* List until `count` contenders wait, unless the store does not know. Without the lock: a list needs the turns of its
+/* List until `count` contenders wait, unless the store does not know. Without the lock: a list needs critical sections of its
  * client. */
 static bool await_waiters(const tck_probe *probe, int64_t count, line *ret_line)
 {

@@ -86,7 +86,7 @@ static void set_hold(tck_fault *fault, int op, bool hold)
     simba_host *host = fault->host;
     pthread_mutex_unlock(&fault->lock);
 
-    /* Replies are delivered in a turn. */
+    /* Replies are delivered in a critical section of the client. */
     if (!hold && host)
         host->wake(host);
 }

@@ -100,7 +100,7 @@ static int acquire(waiting *w, const cli_signals *signals)
         const int ready = poll(fds, 3, health_pause_ms(say_ns == INT64_MAX ? -1 : (int)left_ms));
         if (ready > 0 && fds[0].revents != 0)
             break;
-        health_turn();
+        health_run();
         if (clock_boot_ns() >= say_ns) {
             const int again_ms = say_what_for(w);
             say_ns = again_ms < 0 ? INT64_MAX : clock_boot_ns() + again_ms * MS;

@@ -108,7 +108,7 @@ static void hostile_close(void *self)
     store->host->closed(store->host);
 }
 
-/* Says, in a turn, that somebody has it who cannot. */
+/* Says, in a critical section, that somebody has it who cannot. */
 static void hostile_woken(void *self)
 {
     struct hostile *store = self;

@@ -43,8 +43,8 @@ static bool is_due(int timeout_ms)
 
 static unsigned dispatched;
 
-/* A round of the loop. False: there was nothing to do for so long. */
-static bool turn_round(simba_client *client, int timeout_ms)
+/* An iteration of the loop. False: there was nothing to do for so long. */
+static bool run_iteration(simba_client *client, int timeout_ms)
 {
     if (!is_due(timeout_ms))
         return false;
@@ -56,7 +56,7 @@ static bool turn_round(simba_client *client, int timeout_ms)
 #define LOOP_UNTIL(client, condition)                                                                                  \
     do {                                                                                                               \
         while (!(condition))                                                                                           \
-            if (!turn_round(client, TIMEOUT_MS))                                                                       \
+            if (!run_iteration(client, TIMEOUT_MS))                                                                    \
                 fail_msg("polled in vain for: %s", #condition);                                                        \
     } while (0)
 
@@ -163,7 +163,7 @@ static void a_handover_takes_one_dispatch(void **state)
     AWAIT(leader->leads);
     simba_client *client = loop_open(store_url());
     struct player *waiter = player_start(client, "m");
-    while (turn_round(client, 0))
+    while (run_iteration(client, 0))
         ;
     assert_rc(0, simba_contender_stop(leader->contender));
     assert_true(is_due(TIMEOUT_MS));
@@ -404,13 +404,13 @@ static void a_loop_beside_threads(void **state)
         runner_start(&runners[i], lock_again_and_again, clients[i == 3]);
     for (int i = 0; i < THREADS; i++) {
         while (!WITHIN(0, runners[i].done))
-            turn_round(clients[0], 10);
+            run_iteration(clients[0], 10);
         runner_join(&runners[i]);
     }
     LOOP_UNTIL(clients[0], client_stats(clients[0]).renewals >= 3);
     assert_int_equal(1, player->acquired);
     assert_int_equal(0, player->released);
-    while (turn_round(clients[0], 0))
+    while (run_iteration(clients[0], 0))
         ;
     player_free(player);
     loop_close(clients[0]);

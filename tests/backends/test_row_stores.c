@@ -167,7 +167,7 @@ static void memory_news_without_memory(void **state)
     const simba_reply released = ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
     assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
     assert_mine(released);
-    testhost_flush(&f->a); /* a turn, at whose end it is woken */
+    testhost_flush(&f->a); /* a critical section, at whose end it is woken */
     assert_int_equal(f->a.push_count, 1);
     assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
     testhost_unwatch(&f->a, &watched);

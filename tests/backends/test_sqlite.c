@@ -267,7 +267,7 @@ static bool run_one_job(testhost *h, simba_local until)
     if (!h->first_job)
         h->last_job = &h->first_job;
     job->done(job);
-    testhost_end_turn(h);
+    testhost_end_section(h);
     return true;
 }
 

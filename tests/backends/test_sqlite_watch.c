@@ -113,7 +113,7 @@ static void unwatched_at_once(void **state)
     open_store(f, &f->a);
     assert_int_equal(f->a.backend->watch(f->a.store, &watched), 0);
     f->a.backend->unwatch(f->a.store, &watched);
-    testhost_end_turn(&f->a);
+    testhost_end_section(&f->a);
     testhost_run_jobs(&f->a);
     assert_int_equal(testhost_watch(&f->a, &watched), 0);
     assert_non_null(f->a.first_job);

@@ -176,7 +176,7 @@ void fuzz_mysql(const uint8_t *data, size_t size)
     fuzz_wire_takes_its_time = true;
     FUZZ_CHECK(scenario_begin(&played, &simba__backend_mysql, urls[fuzz_below(&in, 3)]));
     while (in.left > 0) {
-        scenario_turn(&played, &in, &spoken);
+        scenario_step(&played, &in, &spoken);
         if (fuzz_below(&in, 4))
             fuzz_host_settle(played.host);
     }

@@ -317,7 +317,7 @@ void fuzz_postgresql(const uint8_t *data, size_t size)
     scenario played;
     FUZZ_CHECK(scenario_begin(&played, &simba__backend_postgresql, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
-        scenario_turn(&played, &in, &server);
+        scenario_step(&played, &in, &server);
         fuzz_host_settle(played.host);
         fuzz_host_poll(played.host);
     }

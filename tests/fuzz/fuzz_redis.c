@@ -382,7 +382,7 @@ static simba__link *any_link(fuzz_input *in)
     return fuzz_links[fuzz_below(in, (unsigned)fuzz_link_count)];
 }
 
-static void any_turn(scenario *played, fuzz_input *in)
+static void any_step(scenario *played, fuzz_input *in)
 {
     switch (fuzz_below(in, 12)) {
     default:
@@ -428,6 +428,6 @@ void fuzz_redis(const uint8_t *data, size_t size)
     scenario played;
     FUZZ_CHECK(scenario_begin(&played, &simba__backend_redis, urls[fuzz_below(&in, 4)]));
     while (in.left > 0)
-        any_turn(&played, &in);
+        any_step(&played, &in);
     scenario_end(&played);
 }

@@ -431,7 +431,7 @@ void fuzz_zookeeper(const uint8_t *data, size_t size)
         else if (what < 6)
             answer_all(&in);
         else
-            scenario_turn(&played, &in, &server);
+            scenario_step(&played, &in, &server);
         fuzz_host_settle(played.host);
     }
     scenario_end(&played);

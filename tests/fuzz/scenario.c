@@ -73,7 +73,7 @@ void scenario_watch(scenario *s, fuzz_input *in)
     s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->watches[i]) == 0;
 }
 
-void scenario_turn(scenario *s, fuzz_input *in, const scenario_server *server)
+void scenario_step(scenario *s, fuzz_input *in, const scenario_server *server)
 {
     switch (fuzz_below(in, 12)) {
     case 0:

@@ -32,6 +32,6 @@ void scenario_note(const scenario *s, fuzz_input *in);
 /* Watch one, or watch it no more. */
 void scenario_watch(scenario *s, fuzz_input *in);
 /* Any of these, or the server does something, or time passes. The caller settles the host. */
-void scenario_turn(scenario *s, fuzz_input *in, const scenario_server *server);
+void scenario_step(scenario *s, fuzz_input *in, const scenario_server *server);
 
 #endif

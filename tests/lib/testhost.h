@@ -93,7 +93,7 @@ void testhost_flush(testhost *h);
 void testhost_expire(testhost *h, testhost_request *r);
 void testhost_run_jobs(testhost *h);
 /* Call it after the test itself has called the back end: carries out its wake-ups. */
-void testhost_end_turn(testhost *h);
+void testhost_end_section(testhost *h);
 /* Do all three, and then run the reactor until the request is done. Returns its reply. */
 const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 

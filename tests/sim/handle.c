@@ -138,7 +138,7 @@ void handle_step(sim *s, sim_handle *handle, simba__event *event)
 {
     const sim_process *process = process_of(s, handle);
     simba__actions actions;
-    event->now = process_turn(s, process);
+    event->now = process_event_time(s, process);
     event->session_until = process->session_until;
     if (handle->is_member)
         step_member(s, handle, event, &actions);

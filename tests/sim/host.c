@@ -82,9 +82,9 @@ static sim_process *process_of(const sim_client *client)
     return &client->s->process[client->process];
 }
 
-static simba_local turn(const sim_client *client)
+static simba_local event_time(const sim_client *client)
 {
-    return process_turn(client->s, process_of(client));
+    return process_event_time(client->s, process_of(client));
 }
 
 /* --- time and chance --------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
 
 static void fire(sim_client *client)
 {
-    const simba_local now = turn(client);
+    const simba_local now = event_time(client);
     for (simba_timer *timer = simba__timers_pop(&client->timers, now); timer;
          timer = simba__timers_pop(&client->timers, now))
         timer->fire(timer, now);
@@ -172,7 +172,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     const simba_error error = {.code = code};
     (void)format;
     request->reply = (simba_reply){.status = code};
-    simba__window_complete(&of(host)->window, request, &error, turn(of(host)));
+    simba__window_complete(&of(host)->window, request, &error, event_time(of(host)));
 }
 
 static void host_complete(simba_host *host, simba_request *request)
@@ -184,7 +184,7 @@ static void host_complete(simba_host *host, simba_request *request)
     if (fault < 0)
         host_fail(host, request, fault, "it makes no sense");
     else
-        simba__window_complete(&client->window, request, NULL, turn(client));
+        simba__window_complete(&client->window, request, NULL, event_time(client));
 }
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
@@ -222,7 +222,7 @@ static void host_push(simba_host *host, simba_watch *watch, const simba_push *pu
     if (client->muted)
         return;
     if (watch) {
-        simba__watches_push((simba__watch *)(void *)watch, simba__push_check(push), turn(client));
+        simba__watches_push((simba__watch *)(void *)watch, simba__push_check(push), event_time(client));
         return;
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
@@ -238,7 +238,7 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
 {
     const sim_client *client = of(host);
     if (!client->muted)
-        simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), turn(client));
+        simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), event_time(client));
 }
 
 static void host_session(simba_host *host, simba_local from, int64_t ms)
@@ -449,7 +449,7 @@ static bool deal_with_store(sim_client *client)
 {
     if (client->watches.changed) {
         simba__watches_settle(&client->watches, &client->s->backend, client->store);
-    } else if (simba__window_hand_over(&client->window, turn(client))) {
+    } else if (simba__window_hand_over(&client->window, event_time(client))) {
         client->s->backend.flush(client->store);
     } else if (client->wake_wanted) {
         client->wake_wanted = false;
@@ -473,7 +473,7 @@ static void settle(sim_client *client)
     client_enter(client->s, client->process);
     while (!client->s->verdict.promise && deal_with_store(client))
         if (++rounds > ROUNDS)
-            check_broken(client->s, "L1", "a turn of process %u does not end", client->process);
+            check_broken(client->s, "L1", "an iteration of process %u does not end", client->process);
     client_leave();
     check_room(client);
 }

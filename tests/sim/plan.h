@@ -49,7 +49,7 @@ typedef enum sim_broken {
     X(SLOW, "slow-callback")           /* who: member; its callbacks take `for`, from now on for a while */            \
     X(OBSERVE, "observe")              /* who: process; arg: mutex */                                                  \
     X(PAUSE, "pause")                  /* who: process */                                                              \
-    X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next turn */ \
+    X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next step */ \
     X(KILL, "kill")                   /* who: process; restarted with the same ids after `for`, never if that is 0 */  \
     X(RATE, "clock-rate")             /* who: process; arg: ppm */                                                     \
     X(JUMP, "clock-jump")             /* who: process; arg: ms forward, as after a machine has slept */                \

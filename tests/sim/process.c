@@ -8,7 +8,7 @@ simba_local process_now(const sim *s, const sim_process *process)
     return (simba_local){sim_clock_read(&process->clock, s->now)};
 }
 
-simba_local process_turn(const sim *s, const sim_process *process)
+simba_local process_event_time(const sim *s, const sim_process *process)
 {
     return process->late ? process->read : process_now(s, process);
 }

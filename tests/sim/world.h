@@ -466,7 +466,7 @@ static inline bool notes_is_about(simba_op op)
 void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
                   uint32_t version);
 /* Its clock, as it was read when the event began that is happening. */
-simba_local process_turn(const sim *s, const sim_process *process);
+simba_local process_event_time(const sim *s, const sim_process *process);
 
 void process_init(sim *s);
 simba_local process_now(const sim *s, const sim_process *process);
