@@ -263,7 +263,7 @@ static void no_notification_for_nobody(void **state)
     assert_true(count_notifications() > before);
 }
 
-/* The first in line is told first. If it does not come, the second finds out by itself. */
+/* The first in the queue is told first. If it does not come, the second finds out by itself. */
 static void first_in_line(void **state)
 {
     (void)state;

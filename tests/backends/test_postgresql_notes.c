@@ -8,7 +8,7 @@ static void lengthen_note(void)
 
 #include "backends/sql_notes.h"
 
-/* A waiter in line is notified, and does not have to look. A note that nobody waits for notifies nobody. */
+/* A waiter in the queue is notified, and does not have to look. A note that nobody waits for notifies nobody. */
 static void waiter_is_notified(void **state)
 {
     (void)state;

@@ -86,7 +86,7 @@ static void row_goes(fixture *f)
 }
 
 /* Its row is deleted just after the transaction that wrote it. Then the release calls nobody; the contender asks at the end of the
- * lease that it was told of, as it always does, and is in line again. */
+ * lease that it was told of, as it always does, and is in the queue again. */
 static void the_row_is_deleted_before_the_answer(void **state)
 {
     fixture *f = *state;

@@ -69,11 +69,11 @@ static void notify_later(batch *b, const char *socket)
     memcpy(b->notify[b->notify_count++], socket, sizeof *b->notify);
 }
 
-/* The mutex has changed: call all that observe it. If it is `freed`, call the first contender in line that lives, and reserve
+/* The mutex has changed: call all that observe it. If it is `freed`, call the first contender in the queue that lives, and reserve
  * the mutex for it. *ret_any: there were rows. */
-static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, simba_error *err)
+static int call_queue(batch *b, const char *mutex, lock *freed, bool *ret_any, simba_error *err)
 {
-    sqlite3_stmt *line = b->db.statements[SIMBA__SQLITE_LINE];
+    sqlite3_stmt *queue = b->db.statements[SIMBA__SQLITE_QUEUE];
     char socket[SIMBA__SQLITE_NAME_SIZE];
     bool observed = false;
     int code = 0;
@@ -83,11 +83,11 @@ static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, si
         freed->next_until_ns = 0;
     }
     *ret_any = false;
-    sqlite3_bind_text(line, 1, mutex, -1, SQLITE_STATIC);
-    while (code == 0 && (rc = sqlite3_step(line)) == SQLITE_ROW) {
-        const char *what = (const char *)sqlite3_column_text(line, 0);
-        const uint64_t nonce = (uint64_t)sqlite3_column_int64(line, 1);
-        read_name(line, 2, socket);
+    sqlite3_bind_text(queue, 1, mutex, -1, SQLITE_STATIC);
+    while (code == 0 && (rc = sqlite3_step(queue)) == SQLITE_ROW) {
+        const char *what = (const char *)sqlite3_column_text(queue, 0);
+        const uint64_t nonce = (uint64_t)sqlite3_column_int64(queue, 1);
+        read_name(queue, 2, socket);
         *ret_any = true;
         if (what && *what == 'o') {
             observed = true;
@@ -97,7 +97,7 @@ static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, si
         if (!freed)
             break;
         const simba__sqlite_life life = simba__sqlite_wake_probe(&b->wake, socket);
-        if (sqlite3_column_int64(line, 3) <= b->now.ns) {
+        if (sqlite3_column_int64(queue, 3) <= b->now.ns) {
             code = leave(b, nonce, err);
         } else if (life == SIMBA__SQLITE_DEAD) {
             code = bury(b, socket, err);
@@ -111,7 +111,7 @@ static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, si
     }
     if (code == 0 && rc != SQLITE_ROW && rc != SQLITE_DONE)
         code = simba__sqlite_db_fail(&b->db, rc, err);
-    sqlite3_reset(line);
+    sqlite3_reset(queue);
     if (code < 0 || !observed)
         return code;
     sqlite3_bind_text(b->db.statements[SIMBA__SQLITE_CALL_OBSERVERS], 1, mutex, -1, SQLITE_STATIC);
@@ -141,8 +141,8 @@ static int enter(batch *b, const waiter *w, simba_error *err)
 }
 
 /* BEFORE, PLACE: ask about the place of a contender. False: there is no row, or *ret_code says what is wrong. */
-static bool ask_line(batch *b, simba__sqlite_statement which, const simba_request *request, int *ret_code,
-                     simba_error *err)
+static bool ask_queue(batch *b, simba__sqlite_statement which, const simba_request *request, int *ret_code,
+                      simba_error *err)
 {
     sqlite3_bind_text(b->db.statements[which], 1, request->mutex, -1, SQLITE_STATIC);
     sqlite3_bind_int64(b->db.statements[which], 2, (int64_t)request->nonce);
@@ -167,14 +167,14 @@ static int wait_in_line(batch *b, simba_request *request, const lock *l, size_t 
     b->entered = true;
     for (bool dead = true; dead && code == 0;) {
         char socket[SIMBA__SQLITE_NAME_SIZE] = "";
-        if (ask_line(b, SIMBA__SQLITE_BEFORE, request, &code, err))
+        if (ask_queue(b, SIMBA__SQLITE_BEFORE, request, &code, err))
             read_name(b->db.statements[SIMBA__SQLITE_BEFORE], 0, socket);
         sqlite3_reset(b->db.statements[SIMBA__SQLITE_BEFORE]);
         dead = code == 0 && simba__sqlite_wake_probe(&b->wake, socket) == SIMBA__SQLITE_DEAD;
         if (dead)
             code = bury(b, socket, err);
     }
-    if (code == 0 && ask_line(b, SIMBA__SQLITE_PLACE, request, &code, err))
+    if (code == 0 && ask_queue(b, SIMBA__SQLITE_PLACE, request, &code, err))
         request->reply.place = sqlite3_column_int64(b->db.statements[SIMBA__SQLITE_PLACE], 0);
     sqlite3_reset(b->db.statements[SIMBA__SQLITE_PLACE]);
     return code;
@@ -213,7 +213,7 @@ static int acquire(batch *b, simba_request *request, lock *l, size_t index, simb
         l->next_nonce = 0;
         l->next_until_ns = 0;
         if (code == 0)
-            code = call_line(b, request->mutex, NULL, &any, err);
+            code = call_queue(b, request->mutex, NULL, &any, err);
         if (code == 0 && any)
             code = leave(b, request->nonce, err);
     }
@@ -231,7 +231,7 @@ static int release(batch *b, simba_request *request, lock *l, simba_error *err)
         freed = l->exists && l->next_nonce == request->nonce && simba__row_is_free(&l->row, b->now);
     }
     if (code == 0 && freed)
-        code = call_line(b, request->mutex, l, &any, err);
+        code = call_queue(b, request->mutex, l, &any, err);
     return code < 0 || !freed ? code : simba__sqlite_lock_store(&b->db, request->mutex, l, err);
 }
 
@@ -244,7 +244,7 @@ static int force(batch *b, simba_request *request, lock *l, simba_error *err)
     memcpy(socket, l->socket, sizeof socket);
     if (!simba__row_apply(&l->row, b->now, request))
         return 0;
-    int code = call_line(b, request->mutex, l, &any, err);
+    int code = call_queue(b, request->mutex, l, &any, err);
     if (code == 0 && simba__sqlite_wake_probe(&b->wake, socket) == SIMBA__SQLITE_ALIVE) {
         const waiter owner = {.what = "r",
                               .mutex = request->mutex,
@@ -276,7 +276,7 @@ static int change_note(batch *b, simba_request *request, lock *l, simba_error *e
     int code = simba__sqlite_note_load(&b->db, request->mutex, &l->row, NULL, err);
     if (code < 0 || !simba__row_apply(&l->row, b->now, request))
         return code;
-    code = call_line(b, request->mutex, NULL, &any, err);
+    code = call_queue(b, request->mutex, NULL, &any, err);
     if (code < 0)
         return code;
     return request->op == SIMBA_OP_FORGET ? simba__sqlite_note_forget(&b->db, request->mutex, l->row.token, err)

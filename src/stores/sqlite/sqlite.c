@@ -16,7 +16,7 @@
  *
  * Who wakes whom: the row is the message. To call somebody is to write the time into its row; after the commit its client gets a
  * datagram, which only says "look" (wake.c). A client that looks reads those of its rows that were called since it looked last,
- * and pushes RELEASED to the waiter, CHANGED to the owner or the observer. Enter the line, take, release and be called are each
+ * and pushes RELEASED to the waiter, CHANGED to the owner or the observer. Enter the queue, take, release and be called are each
  * one transaction that excludes all others. So either a refusal comes first, and the release finds the row; or the release comes
  * first, and the acquire finds a free mutex. What a lost datagram or a killed process leaves undone is found by a look a
  * second: a waiter asks when its mutex is free and reserved for nobody any more.

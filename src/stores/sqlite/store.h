@@ -145,7 +145,7 @@ void simba__sqlite_wake_sweep(const simba__sqlite_wake *wake, void (*dead)(void 
     X(STORE_NOTE, "INSERT OR REPLACE INTO simba_note (mutex, note, note_token, note_number, written_at) "              \
                   "VALUES (?1, ?2, ?3, ?4, ?5)")                                                                       \
     X(DELETE_NOTE, "DELETE FROM simba_note WHERE mutex = ?1")                                                          \
-    X(LINE, "SELECT what, nonce, socket, until FROM simba_waiter WHERE mutex = ?1 ORDER BY what, since")               \
+    X(QUEUE, "SELECT what, nonce, socket, until FROM simba_waiter WHERE mutex = ?1 ORDER BY what, since")              \
     X(ENTER, "INSERT INTO simba_waiter (nonce, mutex, what, since, id, socket, until, called) "                        \
              "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (nonce) DO UPDATE "                                  \
              "SET socket = excluded.socket, until = excluded.until, called = excluded.called")                         \
@@ -246,7 +246,7 @@ struct simba__sqlite_listing {
     simba__sqlite_listing *next;
     const char *mutex; /* NULL: the row cannot be read, and `fault` says why */
     const char *fault;
-    const char *first; /* the id of the contender that is first in line; NULL: nobody waits */
+    const char *first; /* the id of the contender that is first in the queue; NULL: nobody waits */
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;
