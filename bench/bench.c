@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIDES_MAX = 3, ROUNDS_MAX = 20000, PAIRS = 16, STRETCH_MS = 6000, PATIENCE_S = 60 };
+enum { SIDES_MAX = 3, ROUNDS_MAX = 20000, PAIRS = 16, STRETCH_MS = 6000, TIMEOUT_S = 60 };
 
 static char temp_dir[512];
 static pid_t temp_dir_owner;
@@ -187,7 +187,7 @@ simba_stats bench_crowd_stats(const bench_crowd *crowd)
 
 bool bench_crowd_await_held(const bench_crowd *crowd)
 {
-    const int64_t until_ns = bench_now_ns() + PATIENCE_S * INT64_C(1000000000);
+    const int64_t until_ns = bench_now_ns() + TIMEOUT_S * INT64_C(1000000000);
     while (bench_crowd_stats(crowd).held < crowd->size && bench_now_ns() < until_ns)
         bench_sleep_ms(2);
     return bench_crowd_stats(crowd).held >= crowd->size;

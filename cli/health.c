@@ -250,7 +250,7 @@ static int notify_open(const char *command, const char *when)
     return CLI_GO;
 }
 
-/* True: systemd was told. Otherwise try again in the next turn. */
+/* True: systemd was told. Otherwise try again in the next iteration. */
 static bool send_words(const char *words)
 {
     const ssize_t done = sendto(notify.socket, words, strlen(words), MSG_NOSIGNAL,
@@ -382,12 +382,12 @@ int health_pause_ms(int ms)
     return ms;
 }
 
-void health_turn(void)
+void health_run(void)
 {
     if (health.look == NULL)
         return;
 #ifdef SIMBA_CLI_WITH_HTTP
-    http_turn(&http);
+    http_run(&http);
 #endif
     if (notify.socket >= 0) {
         health_view view;

@@ -2,7 +2,7 @@
  * (--status-listen), and systemd's notifications (--notify). Both judge by the lease as the client has it at that moment:
  * when a renewal hangs, they turn red before the lease ends.
  *
- * A process has one of these. It starts no thread. The command's loop polls health_fd() and calls health_turn(),
+ * A process has one of these. It starts no thread. The command's loop polls health_fd() and calls health_run(),
  * which never blocks and does little at a time, so that neither a renewal nor the end of a command waits for a
  * client of the listener. */
 #ifndef SIMBA_CLI_HEALTH_H
@@ -40,8 +40,8 @@ void health_close(void);
 int health_fd(void);
 /* How long the loop may wait: `ms` (-1: for ever), or less if something is due before. */
 int health_pause_ms(int ms);
-/* Call it once in every turn of the loop. */
-void health_turn(void);
+/* Call it once in every iteration of the loop. */
+void health_run(void);
 
 /* Does systemd use this variable to talk to the process that it has started, and not to that process's commands? */
 bool health_is_variable(const cli_globals *globals, const char *variable);

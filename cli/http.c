@@ -268,7 +268,7 @@ int http_pause_ms(const http_server *s)
     return lib.MHD_get_timeout(s->daemon, &ms) == MHD_YES && ms < (unsigned)look_ms ? (int)ms : look_ms;
 }
 
-void http_turn(http_server *s)
+void http_run(http_server *s)
 {
     http_connection *c;
     if (s->daemon == NULL)

@@ -1,6 +1,6 @@
 /* HTTP that the command serves: connections, their time limits, and how an answer is sent. libmicrohttpd does the rest. It is
  * loaded when it is needed: it brings GnuTLS and seven more libraries along, and every other command would have to wait for
- * them at its start. It brings no thread: the owner of the server polls one descriptor, and http_turn() never blocks and does
+ * them at its start. It brings no thread: the owner of the server polls one descriptor, and http_run() never blocks and does
  * little at a time. */
 #ifndef SIMBA_CLI_HTTP_H
 #define SIMBA_CLI_HTTP_H
@@ -102,7 +102,7 @@ void http_leave_to_parent(http_server *s);
 /* The descriptor to poll, for how long at most, and the work to do afterwards. */
 int http_fd(const http_server *s);
 int http_pause_ms(const http_server *s);
-void http_turn(http_server *s);
+void http_run(http_server *s);
 
 void http_suspend(http_connection *c, http_state state);
 void http_resume(http_connection *c);

@@ -111,7 +111,7 @@ static void listen_once(service *s)
         s->exit_code = CLI_OK;
     else if (number == SIGTSTP)
         raise(SIGSTOP);
-    health_turn();
+    health_run();
     if (s->exit_code == CLI_GO && s->type->act != NULL)
         s->type->act(s);
 }

@@ -1,5 +1,5 @@
-/* What tests stores and tells stories is a program of its own, simba-tools, for which `simba torture` and its like stand. It is a
- * package of its own. */
+/* The commands that test stores and show scenarios are in a program of its own, simba-tools, for which `simba torture` and its like
+ * stand. It is a package of its own. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

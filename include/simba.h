@@ -425,7 +425,7 @@ typedef struct simba_listing {
     uint64_t note_token;        /* of the grant under which it was written */
     int64_t note_written_at_ms; /* on the store's wall clock */
     const char
-        *next; /* the id of the contender that is first in line; NULL: nobody waits, or the store does not know */
+        *next; /* the id of the contender that is first in the queue; NULL: nobody waits, or the store does not know */
 } simba_listing;
 
 /* List the mutexes of a store. Calls `row` for every mutex whose name matches the shell pattern (NULL: all), ordered by

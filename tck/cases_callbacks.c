@@ -105,7 +105,7 @@ static void use_everything(tck_probe *probe)
 
     SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     TCK_REQUIRE_RC(t, 0, simba_locker_new(client, probe->user, NULL, NULL, &locker));
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->timeout_ms, NULL));
     TCK_REQUIRE_RC(t, 0, simba_locker_release(locker, NULL));
 }
 
@@ -134,7 +134,7 @@ static void open_gate(tck *t, bool *gate)
 {
     tck_lock(t);
     *gate = true;
-    tck_ring(t);
+    tck_notify(t);
     tck_unlock(t);
 }
 

@@ -150,7 +150,7 @@ static void churn(void *arg)
         churn->rc = rc;
         if (t->ending && rc == 0)
             rc = SIMBA_ECANCELED;
-        tck_ring(t);
+        tck_notify(t);
         tck_unlock(t);
     }
 }

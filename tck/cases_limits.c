@@ -20,7 +20,7 @@ static bool start_numbered(tck *t, tck_client *client, tck_probe **probes, unsig
         snprintf(suffix, sizeof suffix, "%04u", i);
         probes[i] = tck_probe_new(tck_arena_new(t, suffix), client);
         /* Renewed as often as ever, but a machine that is slow with so many does not lose them. Nobody waits for them. */
-        probes[i]->timing.transition_ms = t->patience_ms;
+        probes[i]->timing.transition_ms = t->timeout_ms;
         if (!tck_probe_start(probes[i]))
             return false;
     }
@@ -66,7 +66,7 @@ static void thousand(tck *t)
 /* A client's own numbers add up. */
 static void stats(tck *t)
 {
-    tck_client *client = tck_client_faulty(t, t->patience_ms);
+    tck_client *client = tck_client_faulty(t, t->timeout_ms);
     TCK_REQUIRE(t, client);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
@@ -131,7 +131,7 @@ static void list(tck *t)
 
     listing all = {.kit = t, .probes = probes};
     char pattern[100];
-    snprintf(pattern, sizeof pattern, "tck-%s-%s-*", t->lane, t->name);
+    snprintf(pattern, sizeof pattern, "tck-%s-%s-*", t->slot, t->name);
     simba_error err;
     TCK_REQUIRE_RC(t, 0, simba_client_list(clients[1]->handle, pattern, take_row, &all, &err));
     TCK_REQUIRE(t, all.owned == LISTED);
@@ -161,12 +161,12 @@ static void take_line(const simba_listing *row, void *user)
     snprintf(self->next, sizeof self->next, "%s", row->next ? row->next : "");
 }
 
-/* List until `count` contenders wait, unless the store does not know. Without the lock: a list needs the turns of its
+/* List until `count` contenders wait, unless the store does not know. Without the lock: a list needs critical sections of its
  * client. */
 static bool await_waiters(const tck_probe *probe, int64_t count, line *ret_line)
 {
     tck *t = probe->arena->kit;
-    const int64_t deadline_ns = tck_now_ns() + t->patience_ms * TCK_NS_PER_MS;
+    const int64_t deadline_ns = tck_now_ns() + t->timeout_ms * TCK_NS_PER_MS;
     for (;;) {
         *ret_line = (line){.waiters = -1};
         const int rc = simba_client_list(probe->client->handle, probe->arena->mutex, take_line, ret_line, NULL);

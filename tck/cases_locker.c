@@ -16,12 +16,12 @@ struct attempt {
 static void acquire_in_thread(void *arg)
 {
     struct attempt *self = arg;
-    const int rc = simba_locker_acquire(self->locker, self->kit->patience_ms, NULL);
+    const int rc = simba_locker_acquire(self->locker, self->kit->timeout_ms, NULL);
     tck_lock(self->kit);
     self->rc = rc;
     self->done = true;
     self->done_ns = tck_now_ns();
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     tck_unlock(self->kit);
 }
 
@@ -90,7 +90,7 @@ static void timeout(tck *t)
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[0], -1, NULL));
     /* The case wants "taken" and not "no answer". So it gives the try more time until the store answers within it. */
     int rc = SIMBA_EUNAVAILABLE;
-    for (int64_t ms = t->ttl_ms; rc == SIMBA_EUNAVAILABLE && ms < t->patience_ms; ms *= 2) {
+    for (int64_t ms = t->ttl_ms; rc == SIMBA_EUNAVAILABLE && ms < t->timeout_ms; ms *= 2) {
         const int64_t before = tck_now_ns();
         rc = simba_locker_acquire(lockers[1], ms, NULL);
         TCK_REQUIRE(t, tck_now_ns() >= before + ms * TCK_NS_PER_MS);
@@ -125,7 +125,7 @@ static void cancel(tck *t)
 
     TCK_REQUIRE_RC(t, 0, simba_locker_cancel(waiter));
     TCK_REQUIRE_RC(t, 0, simba_locker_release(holder, NULL));
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(waiter, t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(waiter, t->timeout_ms, NULL));
 }
 
 /* The client renews a held lock in the background; a release lets the waiter in. */
@@ -138,7 +138,7 @@ static void held(tck *t)
     simba_locker *holder = tck_locker_new(t, holding, mutex, tck_timing_steady(t));
     simba_locker *waiter = tck_locker_new(t, waiting, mutex, tck_timing_steady(t));
     TCK_REQUIRE(t, holder && waiter);
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(holder, t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(holder, t->timeout_ms, NULL));
     const uint64_t token = simba_locker_token(holder);
     struct attempt *attempt = try_in_thread(t, waiter);
     TCK_REQUIRE(t, attempt);
@@ -161,7 +161,7 @@ static void lost(tck *t)
     tck_probe *next = tck_probe_new(tck_arena_new(t, NULL), connected);
     simba_locker *locker = tck_locker_new(t, cut, next->arena->mutex, tck_timing(t));
     TCK_REQUIRE(t, locker);
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->timeout_ms, NULL));
     TCK_REQUIRE(t, tck_probe_start(next));
     tck_fault_cut(cut->fault, TCK_CUT_REFUSE);
     TCK_AWAIT(t, next->acquired == 1);
@@ -173,7 +173,7 @@ static void lost(tck *t)
     TCK_REQUIRE(t, strstr(err.text, simba_reason_name(SIMBA_REASON_EXPIRED)));
     TCK_REQUIRE_RC(t, SIMBA_ESTATE, simba_locker_release(locker, NULL));
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(next));
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->timeout_ms, NULL));
     TCK_REQUIRE(t, simba_locker_token(locker) > tck_probe_last(next, TCK_ACQUIRED).token);
 }
 
@@ -190,7 +190,7 @@ static void unreachable(tck *t)
     TCK_REQUIRE(t, err.text[0] != '\0');
     TCK_REQUIRE_RC(t, SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, t->ttl_ms / 4, NULL));
     tck_fault_heal(client->fault);
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, t->timeout_ms, NULL));
 }
 
 /* A try that has won without learning so gives the win back. */
@@ -234,7 +234,7 @@ static void count(void *arg)
     counter_thread *self = arg;
     tck *t = self->shared->kit;
     for (int i = 0; i < COUNT_ROUNDS; i++) {
-        TCK_REQUIRE_RC(t, 0, simba_locker_acquire(self->locker, t->patience_ms, NULL));
+        TCK_REQUIRE_RC(t, 0, simba_locker_acquire(self->locker, t->timeout_ms, NULL));
         tck_lock(t);
         tck_arena_enter(self->shared->arena, self, counter_holds, simba_locker_token(self->locker), false);
         const unsigned value = self->shared->counter;

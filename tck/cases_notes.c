@@ -154,7 +154,7 @@ static void replaced(tck *t)
     TCK_REQUIRE(t, simba_locker_held_for_ms(p.lockers[0]) > 0);
     TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "revoked")); /* nobody else has it now */
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "old");
-    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(p.lockers[1], t->patience_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(p.lockers[1], t->timeout_ms, NULL));
     TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "replaced"));
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "old");
     TCK_REQUIRE_RC(t, 0, set_note(p.lockers[1], "new"));
@@ -193,7 +193,7 @@ static void read_it(reader *self)
     if (rc < 0)
         tck_fail_locked(self->kit, __FILE__, __LINE__, "reading in on_noted is %s", tck_code(rc));
     snprintf(self->seen, sizeof self->seen, "%s", note.bytes);
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     tck_unlock(self->kit);
 }
 

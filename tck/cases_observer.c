@@ -38,7 +38,7 @@ static void on_changed(simba_observer *observer, const simba_state *state, void 
     self->owner = state->after;
     if (!simba_owner_is_none(&state->after) && self->token_count < TCK_COUNT_OF(self->tokens))
         self->tokens[self->token_count++] = state->after.token;
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     const bool stop = self->stop_in_callback;
     tck_unlock(self->kit);
     const int rc = stop ? simba_observer_stop(observer) : 0;

@@ -11,7 +11,7 @@ static tck_probe *start_leader(tck_arena *arena, simba_timing timing)
         return NULL;
     tck_probe *leader = tck_probe_new(arena, client);
     leader->timing = timing;
-    if (!tck_probe_start(leader) || !TCK_WAIT_UNTIL(t, leader->acquired == 1, t->patience_ms))
+    if (!tck_probe_start(leader) || !TCK_WAIT_UNTIL(t, leader->acquired == 1, t->timeout_ms))
         return NULL;
     return leader;
 }
@@ -26,7 +26,7 @@ static tck_probe *start_waiter(tck_arena *arena, simba_timing timing)
     tck_probe *waiter = tck_probe_new(arena, client);
     waiter->timing = timing;
     if (!tck_probe_start(waiter) ||
-        !TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_ACQUIRE, TCK_ANSWERED) >= 1, t->patience_ms))
+        !TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_ACQUIRE, TCK_ANSWERED) >= 1, t->timeout_ms))
         return NULL;
     return waiter;
 }
@@ -164,7 +164,7 @@ static void pushes_dropped(tck *t)
     const int64_t before = tck_now_ns();
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(leader));
     TCK_AWAIT(t, waiter->acquired == 1);
-    const int64_t within_ms = tck_lease_ms(t) + waiter->timing.jitter_max_ms + t->patience_ms / 10;
+    const int64_t within_ms = tck_lease_ms(t) + waiter->timing.jitter_max_ms + t->timeout_ms / 10;
     TCK_REQUIRE(t, tck_probe_last(waiter, TCK_ACQUIRED).at_ns <= before + within_ms * TCK_NS_PER_MS);
 }
 

@@ -112,10 +112,10 @@ static void leader_only(tck *t)
 /* Run until asked to end, then take longer than a lease to do so. */
 static void end_slowly(worker *self, simba_run *run)
 {
-    const bool told = simba_run_sleep(run, self->kit->patience_ms);
+    const bool told = simba_run_sleep(run, self->kit->timeout_ms);
     tck_lock(self->kit);
     self->told = told && simba_run_stopping(run);
-    tck_ring(self->kit);
+    tck_notify(self->kit);
     tck_unlock(self->kit);
     if (!tck_outlive(self->client, 2))
         tck_fail(self->kit, __FILE__, __LINE__, "no renewals while a run tidies up");
@@ -144,7 +144,7 @@ static void run_awaited(tck *t)
 
 static void end_promptly(worker *self, simba_run *run)
 {
-    const bool told = simba_run_sleep(run, self->kit->patience_ms);
+    const bool told = simba_run_sleep(run, self->kit->timeout_ms);
     tck_lock(self->kit);
     self->told = told && simba_run_stopping(run) && simba_run_held_for_ms(run) <= self->options.timing.stop_margin_ms;
     tck_unlock(self->kit);

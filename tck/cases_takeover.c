@@ -7,7 +7,7 @@
 static int64_t take_over_by(const tck *t, int64_t cut_at_ns)
 {
     const simba_timing timing = tck_timing(t);
-    return cut_at_ns + (tck_lease_ms(t) + timing.jitter_max_ms + t->patience_ms / 10) * TCK_NS_PER_MS;
+    return cut_at_ns + (tck_lease_ms(t) + timing.jitter_max_ms + t->timeout_ms / 10) * TCK_NS_PER_MS;
 }
 
 static void take_over(tck *t, tck_cut how)
@@ -67,7 +67,7 @@ static void eager_rival(tck *t)
     TCK_AWAIT(t, leader->acquired == 1);
     tck_fault_cut(cut->fault, TCK_CUT_REFUSE);
 
-    const int64_t give_up = tck_now_ns() + t->patience_ms * TCK_NS_PER_MS;
+    const int64_t give_up = tck_now_ns() + t->timeout_ms * TCK_NS_PER_MS;
     int rc = SIMBA_ETIMEDOUT;
     while ((rc == SIMBA_ETIMEDOUT || rc == SIMBA_EUNAVAILABLE) && tck_now_ns() < give_up) {
         TCK_NEVER(t, t->ending, 2);
@@ -123,7 +123,7 @@ static void outage(tck *t, tck_cut how)
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
     tck_probe *rival = tck_probe_new(arena, other);
-    leader->timing.transition_ms = rival->timing.transition_ms = t->patience_ms;
+    leader->timing.transition_ms = rival->timing.transition_ms = t->timeout_ms;
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(rival));

@@ -1,4 +1,4 @@
-/* The log is the same on every store: the same story yields the same events, with the same fields. */
+/* The log is the same on every store: the same scenario yields the same events, with the same fields. */
 #include <string.h>
 
 #include "kit.h"
@@ -11,7 +11,7 @@ struct listener {
     const char *mutex;
     unsigned count;
     char heard[HEARD_MAX][80];
-    char failed[80], reconnected[80]; /* the last of these events, which are no part of the story */
+    char failed[80], reconnected[80]; /* the last of these events, which are not compared */
     char reason[32];                  /* the last reason */
     bool odd;                         /* a value that has to be known is missing */
 };
@@ -75,13 +75,13 @@ static struct listener *listen_for(tck *t, const char *mutex)
     return listener;
 }
 
-/* Compare the events so far with the story. */
-static void require_story(tck *t, struct listener *listener, const char *const *story)
+/* Compare the events so far with the expected ones. */
+static void require_events(tck *t, struct listener *listener, const char *const *expected)
 {
-    for (unsigned i = 0; story[i]; i++) {
+    for (unsigned i = 0; expected[i]; i++) {
         TCK_AWAIT(t, heard(listener) > i);
-        if (strcmp(listener->heard[i], story[i]) != 0) {
-            tck_fail(t, __FILE__, __LINE__, "event %u is \"%s\", not \"%s\"", i + 1, listener->heard[i], story[i]);
+        if (strcmp(listener->heard[i], expected[i]) != 0) {
+            tck_fail(t, __FILE__, __LINE__, "event %u is \"%s\", not \"%s\"", i + 1, listener->heard[i], expected[i]);
             return;
         }
     }
@@ -110,7 +110,7 @@ static void free_contender(void *contender)
 
 #define REQUIRE_STORY(t, listener, ...)                                                                                \
     do {                                                                                                               \
-        require_story((t), (listener), (const char *const[]){__VA_ARGS__, NULL});                                      \
+        require_events((t), (listener), (const char *const[]){__VA_ARGS__, NULL});                                     \
         if ((t)->failed)                                                                                               \
             return;                                                                                                    \
     } while (0)
@@ -137,7 +137,7 @@ static void events_and_fields(tck *t)
     tck_defer(t, NULL, free_contender, leader);
     REQUIRE_STORY(t, first, BEGINS, ACQUIRED);
     /* Its renewals are not to be late on a busy machine, and one has to come while we wait for it. */
-    simba_contender *waiter = start(t, two, mutex, t->patience_ms / 2);
+    simba_contender *waiter = start(t, two, mutex, t->timeout_ms / 2);
     tck_defer(t, NULL, free_contender, waiter);
     REQUIRE_STORY(t, second, BEGINS, WAITS);
 

@@ -10,8 +10,8 @@ struct tck_fault {
     tck_fault *next;
     unsigned handle;
     char *url;
-    void (*bell)(void *user);
-    void *bell_user;
+    void (*notify)(void *user);
+    void *notify_user;
 
     pthread_mutex_t lock;
     simba_host *host; /* the client's, to wake it; NULL: not open */
@@ -34,8 +34,8 @@ void tck_fault_add(tck_fault *fault, int op, tck_count what, int by)
     pthread_mutex_lock(&fault->lock);
     fault->counts[op][what] += (uint64_t)(int64_t)by;
     pthread_mutex_unlock(&fault->lock);
-    if (fault->bell)
-        fault->bell(fault->bell_user);
+    if (fault->notify)
+        fault->notify(fault->notify_user);
 }
 
 uint64_t tck_fault_count(tck_fault *fault, int op, tck_count what)
@@ -86,7 +86,7 @@ static void set_hold(tck_fault *fault, int op, bool hold)
     simba_host *host = fault->host;
     pthread_mutex_unlock(&fault->lock);
 
-    /* Replies are delivered in a turn. */
+    /* Replies are delivered in a critical section of the client. */
     if (!hold && host)
         host->wake(host);
 }
@@ -238,14 +238,14 @@ static char *make_url(unsigned handle, const char *inner_scheme, const char *inn
     return url;
 }
 
-tck_fault *tck_fault_make(const char *inner_scheme, const char *inner_url, void (*bell)(void *user), void *user)
+tck_fault *tck_fault_make(const char *inner_scheme, const char *inner_url, void (*notify)(void *user), void *user)
 {
     tck_fault *fault = calloc(1, sizeof *fault);
     if (!fault)
         return NULL;
     pthread_mutex_init(&fault->lock, NULL);
-    fault->bell = bell;
-    fault->bell_user = user;
+    fault->notify = notify;
+    fault->notify_user = user;
 
     pthread_mutex_lock(&registry_lock);
     fault->handle = ++last_handle;

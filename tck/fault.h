@@ -88,6 +88,6 @@ bool tck_fault_is_cut(tck_fault *fault);
 int tck_fault_push_times(tck_fault *fault);
 
 /* See tck_fault_new. NULL: out of memory. */
-tck_fault *tck_fault_make(const char *inner_scheme, const char *inner_url, void (*bell)(void *user), void *user);
+tck_fault *tck_fault_make(const char *inner_scheme, const char *inner_url, void (*notify)(void *user), void *user);
 
 #endif

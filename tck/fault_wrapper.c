@@ -263,11 +263,11 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
     return outer->noted(outer, CONTAINER_OF(request, struct shadow, request)->original, note);
 }
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     struct wrapper *wrapper = of_host(host);
     for (int times = tck_fault_push_times(wrapper->fault); times > 0; times--)
-        wrapper->outer->push(wrapper->outer, topic, push);
+        wrapper->outer->push(wrapper->outer, watch, push);
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
@@ -456,16 +456,16 @@ static void wrapper_flush(void *self)
         expire_inner(wrapper, s);
 }
 
-static int wrapper_watch(void *self, simba_topic *topic)
+static int wrapper_watch(void *self, simba_watch *watch)
 {
     struct wrapper *wrapper = self;
-    return wrapper->inner->watch(wrapper->inner_self, topic);
+    return wrapper->inner->watch(wrapper->inner_self, watch);
 }
 
-static void wrapper_unwatch(void *self, simba_topic *topic)
+static void wrapper_unwatch(void *self, simba_watch *watch)
 {
     struct wrapper *wrapper = self;
-    wrapper->inner->unwatch(wrapper->inner_self, topic);
+    wrapper->inner->unwatch(wrapper->inner_self, watch);
 }
 
 static void wrapper_woken(void *self)
@@ -591,7 +591,8 @@ static int register_table(const char *inner_scheme, simba_error *err)
     return 0;
 }
 
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault)
+int tck_fault_new(const char *inner_url, void (*notify)(void *user), void *user, simba_error *err,
+                  tck_fault **ret_fault)
 {
     simba_url *parsed = NULL;
     int rc = simba_url_parse(inner_url, err, &parsed);
@@ -600,7 +601,7 @@ int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, s
     pthread_mutex_lock(&tables_lock);
     rc = register_table(simba_url_scheme(parsed), err);
     pthread_mutex_unlock(&tables_lock);
-    if (rc == 0 && !(*ret_fault = tck_fault_make(simba_url_scheme(parsed), inner_url, bell, user)))
+    if (rc == 0 && !(*ret_fault = tck_fault_make(simba_url_scheme(parsed), inner_url, notify, user)))
         rc = complain(err, SIMBA_ENOMEM, "fault: out of memory");
     simba_url_free(parsed);
     return rc;

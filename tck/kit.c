@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How often a wait looks again without having been woken: some conditions of cases ring no bell. */
+/* How often a wait looks again without having been woken: some conditions of cases notify nobody. */
 #define GLANCE_NS (3 * TCK_NS_PER_MS)
 
 struct tck_cleanup {
@@ -34,7 +34,7 @@ static void record(tck *t, const char *file, int line, const char *format, va_li
     const int used = snprintf(t->failure, sizeof t->failure, "%s:%d: ", base ? base + 1 : file, line);
     vsnprintf(t->failure + used, sizeof t->failure - (size_t)used, format, args);
     t->failed = true;
-    pthread_cond_broadcast(&t->bell);
+    pthread_cond_broadcast(&t->changed);
 }
 
 void tck_fail(tck *t, const char *file, int line, const char *format, ...)
@@ -70,14 +70,14 @@ void tck_unlock(tck *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-void tck_ring(tck *t)
+void tck_notify(tck *t)
 {
-    pthread_cond_broadcast(&t->bell);
+    pthread_cond_broadcast(&t->changed);
 }
 
-static void ring(void *user)
+static void notify(void *user)
 {
-    tck_ring(user);
+    tck_notify(user);
 }
 
 int64_t tck_now_ns(void)
@@ -100,7 +100,7 @@ bool tck_pause(tck *t, int64_t deadline_ns)
         return false;
     const int64_t until = deadline_ns - now < GLANCE_NS ? deadline_ns : now + GLANCE_NS;
     const struct timespec at = {until / 1000000000, until % 1000000000};
-    pthread_cond_timedwait(&t->bell, &t->lock, &at);
+    pthread_cond_timedwait(&t->changed, &t->lock, &at);
     return true;
 }
 
@@ -123,15 +123,15 @@ simba_timing tck_timing_steady(const tck *t)
 {
     simba_timing timing = tck_timing(t);
     if (t->caps & SIMBA_CAP_PUSH)
-        timing.transition_ms = t->patience_ms;
+        timing.transition_ms = t->timeout_ms;
     return timing;
 }
 
 simba_timing tck_timing_long(const tck *t)
 {
     simba_timing timing = tck_timing(t);
-    timing.ttl_ms = t->patience_ms;
-    timing.transition_ms = t->patience_ms;
+    timing.ttl_ms = t->timeout_ms;
+    timing.transition_ms = t->timeout_ms;
     return timing;
 }
 
@@ -247,7 +247,7 @@ static tck_client *open_faulty(tck *t, const simba_client_options *options)
 {
     simba_error err = {0};
     tck_fault *fault;
-    const int rc = tck_fault_new(t->url, ring, t, &err, &fault);
+    const int rc = tck_fault_new(t->url, notify, t, &err, &fault);
     if (rc < 0) {
         tck_fail(t, __FILE__, __LINE__, "cannot wrap the store: %s: %s", tck_code(rc), err.text);
         return NULL;
@@ -277,7 +277,7 @@ tck_client *tck_client_nervous(tck *t)
 
 tck_client *tck_client_patient(tck *t)
 {
-    return tck_client_faulty(t, t->patience_ms);
+    return tck_client_faulty(t, t->timeout_ms);
 }
 
 int tck_client_close(tck_client *client)
@@ -300,7 +300,7 @@ bool tck_outlive(tck_client *client, unsigned renewals)
     if (t->caps & SIMBA_CAP_SESSION)
         return !TCK_WAIT_UNTIL(t, t->failed, renewals * t->ttl_ms);
     const uint64_t enough = tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) + renewals;
-    return TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) >= enough, t->patience_ms);
+    return TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) >= enough, t->timeout_ms);
 }
 
 static void *thread_main(void *arg)
@@ -337,14 +337,14 @@ void tck_threads_join(tck *t)
 const char *tck_mutex(tck *t, const char *suffix)
 {
     char *name = tck_alloc(t, SIMBA_MUTEX_BYTES + 1);
-    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->lane, t->name, suffix ? "-" : "", suffix ? suffix : "");
+    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->slot, t->name, suffix ? "-" : "", suffix ? suffix : "");
     return name;
 }
 
 void tck_mutex_widest(const tck *t, char ret_name[SIMBA_MUTEX_BYTES + 1])
 {
     char *end = ret_name;
-    for (const char *digit = t->lane; *digit; digit++, end += 4)
+    for (const char *digit = t->slot; *digit; digit++, end += 4)
         memcpy(end, (char[]){'\xF0', '\x9F', '\x98', (char)(0x80 + *digit % 0x40)}, 4);
     for (; end < ret_name + SIMBA_MUTEX_BYTES; end += 4)
         memcpy(end, "\U0001F512", 4);
@@ -358,7 +358,7 @@ void tck_begin(tck *t, const char *name)
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->bell, &attributes);
+    pthread_cond_init(&t->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->said.lock, NULL);
@@ -377,7 +377,7 @@ static void interrupt_all(tck *t)
 {
     tck_lock(t);
     t->ending = true;
-    tck_ring(t);
+    tck_notify(t);
     tck_unlock(t);
     for (tck_client *client = t->clients; client; client = client->next)
         if (client->fault && client->handle)
@@ -440,7 +440,7 @@ void tck_settle(tck *t)
 void tck_end(tck *t)
 {
     run_cleanups(t, true);
-    pthread_cond_destroy(&t->bell);
+    pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->said.lock);
     pthread_mutex_destroy(&t->lock);
 }

@@ -1,5 +1,5 @@
 /* The tools of every case of the conformance kit: the case's context, which owns everything that a case makes, so that
- * a case may give up at any line; checks that record the first failure; waits that end when the patience runs out;
+ * a case may give up at any line; checks that record the first failure; waits that end when the timeout is over;
  * clients.
  *
  * Locks. `tck.lock` guards everything that cases and callbacks share. A thread that holds it may call functions of the
@@ -37,18 +37,18 @@ struct tck {
     /* The store and the settings; the same during a whole run. */
     const char *url;
     unsigned caps;
-    int64_t ttl_ms, transition_ms, patience_ms;
+    int64_t ttl_ms, transition_ms, timeout_ms;
     FILE *out;
     bool verbose;
     const volatile sig_atomic_t *interrupted;
-    char lane[4]; /* a part of our mutexes' names that no other run has now, see tck.c */
+    char slot[4]; /* a part of our mutexes' names that no other run has now, see tck.c */
 
     /* The case that runs now. */
     const char *name;
     int64_t began_ns;
     pthread_mutex_t lock;
-    pthread_cond_t bell; /* rung at every change that a case may wait for */
-    bool ending;         /* callbacks that wait for something have to return */
+    pthread_cond_t changed; /* signalled at every change that a case may wait for */
+    bool ending;            /* callbacks that wait for something have to return */
     bool failed;
     char failure[700];
     tck_said said;
@@ -120,13 +120,13 @@ const char *tck_code(int code);
 
 void tck_lock(tck *t);
 void tck_unlock(tck *t);
-void tck_ring(tck *t); /* with or without the lock */
+void tck_notify(tck *t); /* with or without the lock */
 int64_t tck_now_ns(void);
 
 /* Somebody wants the run to end. */
 bool tck_is_interrupted(const tck *t);
 
-/* With the lock held: wait for the bell, but only for a moment, because not everything rings it. False: the deadline
+/* With the lock held: wait for a notification, but only for a moment, because not every change notifies. False: the deadline
  * has passed, the case has failed, it ends, or the run is interrupted. */
 bool tck_pause(tck *t, int64_t deadline_ns);
 
@@ -142,10 +142,10 @@ bool tck_pause(tck *t, int64_t deadline_ns);
         met_;                                                                                                          \
     })
 
-/* Give up the case unless the condition comes to hold before patience runs out. */
+/* Give up the case unless the condition comes to hold before the timeout. */
 #define TCK_AWAIT(t, condition)                                                                                        \
     do {                                                                                                               \
-        if (!TCK_WAIT_UNTIL(t, condition, (t)->patience_ms)) {                                                         \
+        if (!TCK_WAIT_UNTIL(t, condition, (t)->timeout_ms)) {                                                          \
             tck_fail((t), __FILE__, __LINE__, "waited in vain for: %s", #condition);                                   \
             return;                                                                                                    \
         }                                                                                                              \
@@ -182,7 +182,7 @@ static inline int64_t tck_lease_ms(const tck *t)
 /* The leases of the run. They have a stop margin, so that a callback thread that gets the processor late is no breach
  * of promise, and a known jitter. */
 simba_timing tck_timing(const tck *t);
-/* Leases that are renewed as often, but last as long as the patience: a holder that gets the processor late keeps them.
+/* Leases that are renewed as often, but last as long as the timeout: a holder that gets the processor late keeps them.
  * If the store pushes nothing, waiters would sleep that long, so there they are the leases of the run. */
 simba_timing tck_timing_steady(const tck *t);
 /* Leases so long that an event well before their end cannot be due to their end. */
@@ -232,9 +232,9 @@ bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg);
 /* Wait for the threads that the case has made until now. */
 void tck_threads_join(tck *t);
 
-/* "tck-LANE-CASE" and, unless it is NULL, "-SUFFIX". */
+/* "tck-SLOT-CASE" and, unless it is NULL, "-SUFFIX". */
 const char *tck_mutex(tck *t, const char *suffix);
-/* The name that has no "tck-": 66 characters of four bytes, so the lane as well. */
+/* The name that has no "tck-": 66 characters of four bytes, so the slot as well. */
 void tck_mutex_widest(const tck *t, char ret_name[SIMBA_MUTEX_BYTES + 1]);
 
 /* --- for the runner ----------------------------------------------------------------------------- */

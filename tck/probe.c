@@ -55,14 +55,14 @@ void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64
         arena->holds = holds;
         arena->last_token = token;
     }
-    tck_ring(arena->kit);
+    tck_notify(arena->kit);
 }
 
 void tck_arena_leave(tck_arena *arena, const void *who)
 {
     if (arena->inside == who)
         arena->inside = NULL;
-    tck_ring(arena->kit);
+    tck_notify(arena->kit);
 }
 
 /* --- callbacks of a probe ----------------------------------------------------------------------- */
@@ -91,12 +91,12 @@ static void end(tck_probe *probe, size_t event)
 {
     probe->events[event].end_ns = tck_now_ns();
     probe->in_callback = false;
-    tck_ring(probe->arena->kit);
+    tck_notify(probe->arena->kit);
 }
 
 static void run_hook(tck_probe *probe, void (*hook)(tck_probe *probe))
 {
-    tck_ring(probe->arena->kit);
+    tck_notify(probe->arena->kit);
     if (!hook)
         return;
     tck_unlock(probe->arena->kit);
@@ -249,7 +249,7 @@ static void stop_in_thread(void *arg)
     tck_lock(probe->arena->kit);
     probe->stop_rc = rc;
     probe->stop_done = true;
-    tck_ring(probe->arena->kit);
+    tck_notify(probe->arena->kit);
     tck_unlock(probe->arena->kit);
 }
 

@@ -61,7 +61,7 @@ struct tck_probe {
     size_t event_count, event_room;
 };
 
-/* On the mutex "tck-LANE-CASE[-SUFFIX]", or on one of any name. */
+/* On the mutex "tck-SLOT-CASE[-SUFFIX]", or on one of any name. */
 tck_arena *tck_arena_new(tck *t, const char *suffix);
 tck_arena *tck_arena_named(tck *t, const char *mutex);
 

@@ -63,61 +63,61 @@ struct watchdog {
     tck *kit;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t bell;
+    pthread_cond_t cond;
     int64_t deadline_ns; /* of the case that runs; 0: the watchdog ends */
 };
 
 static void *watch(void *arg)
 {
-    struct watchdog *dog = arg;
-    pthread_mutex_lock(&dog->lock);
-    while (dog->deadline_ns != 0) {
-        if (tck_now_ns() >= dog->deadline_ns) {
-            fprintf(dog->kit->out, "Bail out! %s hangs\n", dog->kit->name);
-            fflush(dog->kit->out);
+    struct watchdog *watchdog = arg;
+    pthread_mutex_lock(&watchdog->lock);
+    while (watchdog->deadline_ns != 0) {
+        if (tck_now_ns() >= watchdog->deadline_ns) {
+            fprintf(watchdog->kit->out, "Bail out! %s hangs\n", watchdog->kit->name);
+            fflush(watchdog->kit->out);
             abort();
         }
-        const struct timespec at = {dog->deadline_ns / 1000000000, dog->deadline_ns % 1000000000};
-        pthread_cond_timedwait(&dog->bell, &dog->lock, &at);
+        const struct timespec at = {watchdog->deadline_ns / 1000000000, watchdog->deadline_ns % 1000000000};
+        pthread_cond_timedwait(&watchdog->cond, &watchdog->lock, &at);
     }
-    pthread_mutex_unlock(&dog->lock);
+    pthread_mutex_unlock(&watchdog->lock);
     return NULL;
 }
 
 /* Give the case enough time for every one of its waits to be in vain. */
-static void feed(struct watchdog *dog, int64_t patience_ms)
+static void feed(struct watchdog *watchdog, int64_t timeout_ms)
 {
-    pthread_mutex_lock(&dog->lock);
-    dog->deadline_ns = patience_ms > 0 ? tck_now_ns() + 10 * patience_ms * TCK_NS_PER_MS : 0;
-    pthread_cond_signal(&dog->bell);
-    pthread_mutex_unlock(&dog->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->deadline_ns = timeout_ms > 0 ? tck_now_ns() + 10 * timeout_ms * TCK_NS_PER_MS : 0;
+    pthread_cond_signal(&watchdog->cond);
+    pthread_mutex_unlock(&watchdog->lock);
 }
 
-static bool start_watchdog(struct watchdog *dog, tck *kit)
+static bool start_watchdog(struct watchdog *watchdog, tck *kit)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&dog->bell, &attributes);
+    pthread_cond_init(&watchdog->cond, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&dog->lock, NULL);
-    dog->kit = kit;
-    feed(dog, kit->patience_ms);
-    return pthread_create(&dog->thread, NULL, watch, dog) == 0;
+    pthread_mutex_init(&watchdog->lock, NULL);
+    watchdog->kit = kit;
+    feed(watchdog, kit->timeout_ms);
+    return pthread_create(&watchdog->thread, NULL, watch, watchdog) == 0;
 }
 
-static void stop_watchdog(struct watchdog *dog)
+static void stop_watchdog(struct watchdog *watchdog)
 {
-    feed(dog, 0);
-    pthread_join(dog->thread, NULL);
-    pthread_cond_destroy(&dog->bell);
-    pthread_mutex_destroy(&dog->lock);
+    feed(watchdog, 0);
+    pthread_join(watchdog->thread, NULL);
+    pthread_cond_destroy(&watchdog->cond);
+    pthread_mutex_destroy(&watchdog->lock);
 }
 
 struct run {
     tck kit;
     const char *only, *except;
-    struct watchdog dog;
+    struct watchdog watchdog;
     unsigned selected, number;
     bool over; /* interrupted, and that is said */
     simba_tck_result result;
@@ -150,7 +150,7 @@ static void run_case(const tck_case *wanted, void *user)
         return;
     }
 
-    feed(&run->dog, t->patience_ms);
+    feed(&run->watchdog, t->timeout_ms);
     tck_begin(t, wanted->name);
     wanted->run(t);
     tck_settle(t);
@@ -184,61 +184,62 @@ static int check_options(const simba_tck_options *options, simba_error *err)
 {
     if (options->size != sizeof *options)
         return fail(err, SIMBA_EINVAL, "simba_tck_options.size: initialise with SIMBA_TCK_OPTIONS_INIT");
-    if (options->ttl_ms < 50 || options->transition_ms < 50 || options->patience_ms < 1000)
-        return fail(err, SIMBA_EINVAL, "the kit needs ttl and transition of at least 50 ms, and a second of patience");
-    if (options->patience_ms < 8 * (options->ttl_ms + options->transition_ms))
-        return fail(err, SIMBA_EINVAL, "the kit's patience must be at least eight times ttl + transition");
+    if (options->ttl_ms < 50 || options->transition_ms < 50 || options->timeout_ms < 1000)
+        return fail(err, SIMBA_EINVAL,
+                    "the kit needs ttl and transition of at least 50 ms, and a timeout of at least a second");
+    if (options->timeout_ms < 8 * (options->ttl_ms + options->transition_ms))
+        return fail(err, SIMBA_EINVAL, "the kit's timeout must be at least eight times ttl + transition");
     return 0;
 }
 
-/* --- lanes -----------------------------------------------------------------------------------------
+/* --- slots -----------------------------------------------------------------------------------------
  * A store keeps a row for every mutex that it has ever seen, and the kit uses more than a thousand. A run removes them. So that it
- * removes none of a run at the same time, but all of a run that was killed, it has a lane, which is a part of its mutexes'
- * names, and holds the lane's own mutex until it is over. */
+ * removes none of a run at the same time, but all of a run that was killed, it has a slot, which is a part of its mutexes'
+ * names, and holds the slot's own mutex until it is over. */
 
-#define LANES 8
+#define SLOTS 8
 
-struct lane {
+struct slot {
     simba_client *client;
     simba_locker *locker;
 };
 
-/* The lane of a killed run stays taken for as long as any lease that the run may have left behind. */
-static simba_timing lane_timing(const tck *t)
+/* The slot of a killed run stays taken for as long as any lease that the run may have left behind. */
+static simba_timing slot_timing(const tck *t)
 {
     simba_timing timing = tck_timing_long(t);
     timing.stop_margin_ms = 0;
-    timing.transition_ms = 2 * t->patience_ms;
+    timing.transition_ms = 2 * t->timeout_ms;
     return tck_timing_option(t, timing);
 }
 
-static int try_lane(tck *t, unsigned number, struct lane *lane, simba_error *err)
+static int try_slot(tck *t, unsigned number, struct slot *slot, simba_error *err)
 {
     char mutex[40];
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    options.timing = lane_timing(t);
-    snprintf(t->lane, sizeof t->lane, "%u", number);
-    snprintf(mutex, sizeof mutex, "tck-lane-%s", t->lane);
-    int rc = simba_locker_new(lane->client, mutex, &options, err, &lane->locker);
+    options.timing = slot_timing(t);
+    snprintf(t->slot, sizeof t->slot, "%u", number);
+    snprintf(mutex, sizeof mutex, "tck-slot-%s", t->slot);
+    int rc = simba_locker_new(slot->client, mutex, &options, err, &slot->locker);
     if (rc < 0)
         return rc;
-    rc = simba_locker_acquire(lane->locker, 0, err);
+    rc = simba_locker_acquire(slot->locker, 0, err);
     if (rc == 0)
         return 0;
-    simba_locker_free(lane->locker);
-    lane->locker = NULL;
+    simba_locker_free(slot->locker);
+    slot->locker = NULL;
     return rc;
 }
 
 /* Report a bad URL, or a store that cannot be reached, once and here, and not in every case. */
-static int take_lane(tck *t, struct lane *lane, simba_error *err)
+static int take_slot(tck *t, struct slot *slot, simba_error *err)
 {
-    int rc = simba_client_open(t->url, NULL, err, &lane->client);
+    int rc = simba_client_open(t->url, NULL, err, &slot->client);
     if (rc < 0)
         return rc;
     simba_error taken = {0};
-    for (unsigned i = 0; i < LANES; i++) {
-        rc = try_lane(t, i, lane, &taken);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        rc = try_slot(t, i, slot, &taken);
         if (rc != SIMBA_ETIMEDOUT)
             break;
     }
@@ -261,7 +262,7 @@ static void gather(const simba_listing *listing, void *user)
     fwrite(listing->mutex, strlen(listing->mutex) + 1, 1, user);
 }
 
-/* Remove the mutexes of the lane. Returns how many there were, or the store's error. */
+/* Remove the mutexes of the slot. Returns how many there were, or the store's error. */
 static int forget_all(const tck *t, simba_client *client, simba_error *err)
 {
     char pattern[16];
@@ -271,7 +272,7 @@ static int forget_all(const tck *t, simba_client *client, simba_error *err)
     FILE *to = open_memstream(&names, &length);
     if (!to)
         return fail(err, SIMBA_ENOMEM, "out of memory");
-    snprintf(pattern, sizeof pattern, "tck-%s-*", t->lane);
+    snprintf(pattern, sizeof pattern, "tck-%s-*", t->slot);
     int rc = simba_client_list(client, pattern, gather, to, err);
     fclose(to);
     for (const char *name = names; rc >= 0 && name < names + length; name += strlen(name) + 1) {
@@ -296,17 +297,17 @@ static void tidy_up(const tck *t, simba_client *client)
         fprintf(t->out, "# mutexes of the kit stay in the store: %s\n", err.text);
 }
 
-static void leave_lane(const tck *t, struct lane *lane)
+static void leave_slot(const tck *t, struct slot *slot)
 {
     char mutex[40];
-    const bool is_ours = lane->locker != NULL && (t->caps & SIMBA_CAP_NOTE) != 0;
+    const bool is_ours = slot->locker != NULL && (t->caps & SIMBA_CAP_NOTE) != 0;
     if (is_ours)
-        tidy_up(t, lane->client);
-    simba_locker_free(lane->locker);
-    snprintf(mutex, sizeof mutex, "tck-lane-%s", t->lane);
+        tidy_up(t, slot->client);
+    simba_locker_free(slot->locker);
+    snprintf(mutex, sizeof mutex, "tck-slot-%s", t->slot);
     if (is_ours)
-        simba_client_forget(lane->client, mutex, NULL); /* unless another run has taken it already */
-    simba_client_close(lane->client);
+        simba_client_forget(slot->client, mutex, NULL); /* unless another run has taken it already */
+    simba_client_close(slot->client);
 }
 
 /* The capabilities of the store behind the URL. */
@@ -336,7 +337,7 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
         return fail(err, SIMBA_EINVAL, "the kit needs a URL");
 
     struct run run = {.only = options->only, .except = options->except};
-    struct lane lane = {NULL, NULL};
+    struct slot slot = {NULL, NULL};
     tck *t = &run.kit;
     each_case(count_case, &run);
     if (run.selected == 0)
@@ -345,22 +346,22 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     t->out = options->out ? options->out : stdout;
     t->ttl_ms = options->ttl_ms;
     t->transition_ms = options->transition_ms;
-    t->patience_ms = options->patience_ms;
+    t->timeout_ms = options->timeout_ms;
     t->verbose = options->verbose;
     t->interrupted = options->interrupted;
     rc = find_caps(url, err, &t->caps);
     if (rc == 0)
-        rc = take_lane(t, &lane, err);
-    if (rc == 0 && !start_watchdog(&run.dog, t))
+        rc = take_slot(t, &slot, err);
+    if (rc == 0 && !start_watchdog(&run.watchdog, t))
         rc = fail(err, SIMBA_ESYSTEM, "cannot start a thread");
     if (rc < 0) {
-        leave_lane(t, &lane);
+        leave_slot(t, &slot);
         return rc;
     }
     fprintf(t->out, "1..%u\n", run.selected);
     each_case(run_case, &run);
-    stop_watchdog(&run.dog);
-    leave_lane(t, &lane);
+    stop_watchdog(&run.watchdog);
+    leave_slot(t, &slot);
     if (ret_result)
         *ret_result = run.result;
     if (tck_is_interrupted(t))

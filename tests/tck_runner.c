@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     options.except = argc > 3 ? argv[3] : NULL;
     options.ttl_ms *= slowness();
     options.transition_ms *= slowness();
-    options.patience_ms *= slowness();
+    options.timeout_ms *= slowness();
     simba_tck_result result;
     simba_error err;
     const int status = simba_tck_run(argv[1], &options, &err, &result);

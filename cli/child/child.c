@@ -207,7 +207,7 @@ static void supervise(child *c)
                                {.fd = c->plan->client ? simba_client_fd(c->plan->client) : -1, .events = POLLIN},
                                {.fd = health_fd(), .events = POLLIN}};
         look(c);
-        health_turn();
+        health_run();
         if (c->gone || poll(fds, 4, health_pause_ms(pause_ms(c))) <= 0)
             continue;
         if (fds[2].revents != 0)

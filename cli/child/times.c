@@ -43,7 +43,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
         }
         if (fds[1].revents != 0)
             simba_client_dispatch(client);
-        health_turn(); /* LOOK_MS is often enough */
+        health_run(); /* LOOK_MS is often enough */
         if (waited_ms >= WAITING_FIRST_MS)
             cli_show_warnings(true);
     }

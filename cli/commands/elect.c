@@ -185,7 +185,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
     return good;
 }
 
-/* --- telling ---------------------------------------------------------------------------------------- */
+/* --- printing --------------------------------------------------------------------------------------- */
 
 static void tell(const elect *e, const char *event, uint64_t token, const char *reason)
 {

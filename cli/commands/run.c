@@ -19,7 +19,7 @@
 #define CANCEL_AGAIN_MS 10
 #define ONE_ANSWER_MS 4000 /* so long may a store take that is asked once */
 
-typedef struct run_wish {
+typedef struct run_options {
     const cli_globals *globals;
     const char *mutex;
     char **argv;
@@ -30,7 +30,7 @@ typedef struct run_wish {
     bool retry_failed;   /* with it */
     int64_t min_hold_ms; /* 0: none */
     int busy_code;       /* exit code for "not obtained" */
-} run_wish;
+} run_options;
 
 /* --- taking it ---------------------------------------------------------------------------------- */
 
@@ -100,7 +100,7 @@ static int acquire(waiting *w, const cli_signals *signals)
         const int ready = poll(fds, 3, health_pause_ms(say_ns == INT64_MAX ? -1 : (int)left_ms));
         if (ready > 0 && fds[0].revents != 0)
             break;
-        health_turn();
+        health_run();
         if (clock_boot_ns() >= say_ns) {
             const int again_ms = say_what_for(w);
             say_ns = again_ms < 0 ? INT64_MAX : clock_boot_ns() + again_ms * MS;
@@ -119,25 +119,25 @@ static int acquire(waiting *w, const cli_signals *signals)
     return ended_by != 0 ? ended_by : w->code;
 }
 
-static int explain_not_acquired(const run_wish *wish, const waiting *w, int code)
+static int explain_not_acquired(const run_options *options, const waiting *w, int code)
 {
     if (code > 0)
         return CLI_SIGNAL + code; /* the sender of the signal knows why */
     if (code == SIMBA_ETOOSOON) {
         /* This is normal on all machines but one: cron would mail it. */
-        if (isatty(STDERR_FILENO) == 1 || wish->globals->verbose > 0)
+        if (isatty(STDERR_FILENO) == 1 || options->globals->verbose > 0)
             cli_inform(COMMAND, "not run: %s.", w->error.text);
-        return wish->busy_code;
+        return options->busy_code;
     }
     if (code == SIMBA_ESTATE) /* what is recorded in the note forbids it */
         return cli_fail(COMMAND, CLI_CONFIG, "%s.", w->error.text);
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &w->error);
-    if (wish->wait_ms > 0)
-        cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", wish->wait_ms, w->error.text);
+    if (options->wait_ms > 0)
+        cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", options->wait_ms, w->error.text);
     else
         cli_say(COMMAND, "not obtained: %s.", w->error.text);
-    return wish->busy_code;
+    return options->busy_code;
 }
 
 /* For --status-listen. There is no locker before the lease is known to be long enough. */
@@ -186,35 +186,35 @@ static int write_note(void *holder, const void *bytes, size_t length, simba_erro
 }
 
 /* For --once-per. Who has lost the mutex may record nothing: the run counts as cut short, and the caller says why. */
-static void record_end(const run_wish *wish, simba_locker *locker, int result)
+static void record_end(const run_options *options, simba_locker *locker, int result)
 {
     simba_error error;
-    if (wish->once_per_ms == 0)
+    if (options->once_per_ms == 0)
         return;
     const int code = simba_locker_once_end(locker, result, &error);
     if (code < 0 && code != SIMBA_ELOST && code != SIMBA_ESTATE)
         cli_say(COMMAND, "the store has no record of how the command ended: %s.", error.text);
 }
 
-static int run_held(const run_wish *wish, const child_times *times, simba_client *client, simba_locker *locker,
+static int run_held(const run_options *options, const child_times *times, simba_client *client, simba_locker *locker,
                     cli_signals *signals)
 {
     const child_note_holder holder = {COMMAND, read_note, write_note, locker};
     child_note note;
     child_note_open(&holder, &note);
     const child_lease lease = {
-        .mutex = wish->mutex, .token = simba_locker_token(locker), .id = simba_locker_id(locker), .note = &note};
-    char **environment = child_environment(wish->globals, &lease);
+        .mutex = options->mutex, .token = simba_locker_token(locker), .id = simba_locker_id(locker), .note = &note};
+    char **environment = child_environment(options->globals, &lease);
     simba_grant grant;
     give_back to_give_back;
     const int granted =
-        wish->min_hold_ms > 0 ? SIMBA_ENOTSUP : simba_locker_grant(locker, &grant); /* kept, not given */
-    give_back_prepare(cli_opened_url(), wish->mutex, granted, &grant, &to_give_back);
-    outage_words outage = outage_words_for(COMMAND, wish->mutex, "the command will be stopped", wish->globals);
+        options->min_hold_ms > 0 ? SIMBA_ENOTSUP : simba_locker_grant(locker, &grant); /* kept, not given */
+    give_back_prepare(cli_opened_url(), options->mutex, granted, &grant, &to_give_back);
+    outage_words outage = outage_words_for(COMMAND, options->mutex, "the command will be stopped", options->globals);
     const child_plan plan = {
         .command = COMMAND,
-        .mutex = wish->mutex,
-        .argv = wish->argv,
+        .mutex = options->mutex,
+        .argv = options->argv,
         .envp = environment,
         .times = *times,
         .signals = signals,
@@ -228,7 +228,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
     const int kept = code == 0 && child_ended_well(&end) ? child_note_keep(&note) : CLI_GO;
     const int result = code < 0 ? CLI_SYSTEM : child_result(&end);
-    record_end(wish, locker, result == CLI_OK && kept != CLI_GO ? kept : result);
+    record_end(options, locker, result == CLI_OK && kept != CLI_GO ? kept : result);
     const simba_reason reason = release(locker);
     free((void *)environment);
     child_note_close(&note);
@@ -239,42 +239,43 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
 }
 
 /* Take the mutex and run the command. Handles that ask the store are freed after all messages. */
-static int run_in(const run_wish *wish, simba_client *client, cli_signals *signals, waiting *w)
+static int run_in(const run_options *options, simba_client *client, cli_signals *signals, waiting *w)
 {
-    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker_options locker_options = SIMBA_LOCKER_OPTIONS_INIT;
     child_times times;
-    const int fits = child_times_choose(COMMAND, client, wish->grace_ms, &times);
+    const int fits = child_times_choose(COMMAND, client, options->grace_ms, &times);
     if (fits != CLI_GO)
         return fits;
-    times.max_hold_ms = wish->max_hold_ms;
+    times.max_hold_ms = options->max_hold_ms;
     w->reserve_ms = times.lead_ms;
-    options.id = wish->globals->id;
-    options.timing.stop_margin_ms = child_margin_ms(&times);
-    options.once_per_ms = wish->once_per_ms;
-    options.once_retry_failed = wish->retry_failed;
-    options.min_hold_ms = wish->min_hold_ms;
-    if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)
+    locker_options.id = options->globals->id;
+    locker_options.timing.stop_margin_ms = child_margin_ms(&times);
+    locker_options.once_per_ms = options->once_per_ms;
+    locker_options.once_retry_failed = options->retry_failed;
+    locker_options.min_hold_ms = options->min_hold_ms;
+    if (simba_locker_new(client, options->mutex, &locker_options, &w->error, &w->locker) < 0)
         return cli_failure(COMMAND, &w->error);
     const int code = acquire(w, signals);
     /* A signal may have come too late to prevent the acquire. */
     if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
         simba_locker_release(w->locker, NULL);
-    return code == 0 ? run_held(wish, &times, client, w->locker, signals) : explain_not_acquired(wish, w, code);
+    return code == 0 ? run_held(options, &times, client, w->locker, signals) : explain_not_acquired(options, w, code);
 }
 
-static int run_with(const run_wish *wish, waiting *w, cli_signals *signals)
+static int run_with(const run_options *options, waiting *w, cli_signals *signals)
 {
     simba_client *client = w->client;
     simba_observer *asking = NULL;
     child_times asked_for;
     const int64_t start_ns = clock_boot_ns();
-    int code = child_times_choose(COMMAND, client, wish->grace_ms, &asked_for);
+    int code = child_times_choose(COMMAND, client, options->grace_ms, &asked_for);
     if (code == CLI_GO) {
-        child_times_await(client, wish->mutex, signals, wish->wait_ms == 0 ? ONE_ANSWER_MS : wish->wait_ms, &asking);
-        if (wish->wait_ms > 0)
+        child_times_await(client, options->mutex, signals, options->wait_ms == 0 ? ONE_ANSWER_MS : options->wait_ms,
+                          &asking);
+        if (options->wait_ms > 0)
             w->wait_ms =
-                max64(1, wish->wait_ms - (clock_boot_ns() - start_ns) / MS); /* a moment to find out what is wrong */
-        code = run_in(wish, client, signals, w);
+                max64(1, options->wait_ms - (clock_boot_ns() - start_ns) / MS); /* a moment to find out what is wrong */
+        code = run_in(options, client, signals, w);
     }
     health_close();
     code = cli_leave(code);
@@ -285,10 +286,10 @@ static int run_with(const run_wish *wish, waiting *w, cli_signals *signals)
 
 /* --- what is asked for -------------------------------------------------------------------------- */
 
-static int run(const run_wish *wish, cli_globals *globals)
+static int run(const run_options *options, cli_globals *globals)
 {
     cli_signals signals;
-    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
+    waiting w = {.wait_ms = options->wait_ms, .words = waiting_words_for(COMMAND, options->mutex, options->globals)};
     globals->quiet = true;
     globals->warns_of_restarts = true;
     globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
@@ -303,22 +304,23 @@ static int run(const run_wish *wish, cli_globals *globals)
         return code;
     }
     code = signals_open(COMMAND, &signals);
-    return code == CLI_GO ? run_with(wish, &w, &signals) : cli_close(w.client, code);
+    return code == CLI_GO ? run_with(options, &w, &signals) : cli_close(w.client, code);
 }
 
 int cmd_run(cli_globals *globals, int argc, char **argv)
 {
-    run_wish wish = {.globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY};
+    run_options options = {.globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY};
     bool no_wait = false;
     const cli_option own[] = {
-        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &wish.wait_ms},
+        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &options.wait_ms},
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if another owns the mutex", &no_wait},
-        {"once-per", 0, CLI_DURATION, "D", "Skip if any host started it within D", &wish.once_per_ms},
-        {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &wish.retry_failed},
-        {"min-hold", 0, CLI_DURATION, "D", "Hold the mutex at least this long", &wish.min_hold_ms},
-        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &wish.busy_code},
-        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &wish.grace_ms},
-        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &wish.max_hold_ms},
+        {"once-per", 0, CLI_DURATION, "D", "Skip if any host started it within D", &options.once_per_ms},
+        {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &options.retry_failed},
+        {"min-hold", 0, CLI_DURATION, "D", "Hold the mutex at least this long", &options.min_hold_ms},
+        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75",
+         &options.busy_code},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &options.grace_ms},
+        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &options.max_hold_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
@@ -339,13 +341,13 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if (no_wait && wish.wait_ms >= 0)
+    if (no_wait && options.wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
-    if (wish.retry_failed && wish.once_per_ms == 0)
+    if (options.retry_failed && options.once_per_ms == 0)
         return cli_usage_error(COMMAND, "--retry-failed is for --once-per");
     if (no_wait)
-        wish.wait_ms = 0;
-    wish.mutex = argv[0];
-    wish.argv = argv + 1;
-    return run(&wish, globals);
+        options.wait_ms = 0;
+    options.mutex = argv[0];
+    options.argv = argv + 1;
+    return run(&options, globals);
 }

@@ -226,12 +226,12 @@ static int list_schedules(cli_globals *globals, const char *pattern, bool json)
 
 /* --- what is asked for ------------------------------------------------------------------------------- */
 
-typedef struct wish {
+typedef struct arguments {
     int64_t every_ms, after_ms, initial_delay_ms; /* -1: not given */
     const char *cron, *zone, *catch_up;
     bool at_least_once;
     bool list, json;
-} wish;
+} arguments;
 
 /* "once", "skip", "all" or "all:N". */
 static bool read_catch_up(const char *text, simba_scheduler_options *options)
@@ -254,22 +254,22 @@ static bool read_catch_up(const char *text, simba_scheduler_options *options)
 }
 
 /* Which options contradict each other; NULL: none. */
-static const char *fault_of(const wish *w)
+static const char *fault_of(const arguments *given)
 {
-    const int ways = (w->every_ms >= 0) + (w->after_ms >= 0) + (w->cron != NULL);
+    const int ways = (given->every_ms >= 0) + (given->after_ms >= 0) + (given->cron != NULL);
     if (ways == 0)
         return "how often? --every, --after or --cron is missing";
     if (ways > 1)
-        return w->cron == NULL    ? "--every and --after contradict each other"
-               : w->every_ms >= 0 ? "--every and --cron contradict each other"
-                                  : "--after and --cron contradict each other";
-    if (w->every_ms == 0 || w->after_ms == 0)
-        return w->every_ms == 0 ? "--every must be longer than 0" : "--after must be longer than 0";
-    if (w->zone != NULL && w->cron == NULL)
+        return given->cron == NULL    ? "--every and --after contradict each other"
+               : given->every_ms >= 0 ? "--every and --cron contradict each other"
+                                      : "--after and --cron contradict each other";
+    if (given->every_ms == 0 || given->after_ms == 0)
+        return given->every_ms == 0 ? "--every must be longer than 0" : "--after must be longer than 0";
+    if (given->zone != NULL && given->cron == NULL)
         return "--tz is for --cron";
-    if (w->initial_delay_ms >= 0 && w->cron != NULL)
+    if (given->initial_delay_ms >= 0 && given->cron != NULL)
         return "--initial-delay has no meaning with --cron";
-    if (w->after_ms >= 0 && (w->catch_up != NULL || w->at_least_once))
+    if (given->after_ms >= 0 && (given->catch_up != NULL || given->at_least_once))
         return "--after remembers nothing: --catch-up and --at-least-once are for --every and --cron";
     return NULL;
 }
@@ -293,21 +293,21 @@ static int check_times(const simba_scheduler_options *options)
     return code == SIMBA_EINVAL || code == SIMBA_ENOTFOUND ? cli_usage_error(COMMAND, "%s", error.text) : CLI_GO;
 }
 
-static int choose(const wish *w, simba_scheduler_options *options)
+static int choose(const arguments *given, simba_scheduler_options *options)
 {
-    const char *fault = fault_of(w);
+    const char *fault = fault_of(given);
     if (fault != NULL)
         return cli_usage_error(COMMAND, "%s", fault);
-    options->schedule = w->cron != NULL   ? SIMBA_SCHEDULE_CRON
-                        : w->every_ms > 0 ? SIMBA_SCHEDULE_INTERVAL
-                                          : SIMBA_SCHEDULE_FIXED_DELAY;
-    options->period_ms = w->every_ms > 0 ? w->every_ms : w->after_ms > 0 ? w->after_ms : 0;
-    options->initial_delay_ms = w->initial_delay_ms > 0 ? w->initial_delay_ms : 0;
-    options->cron = w->cron;
-    options->time_zone = w->zone;
-    options->guarantee = w->at_least_once ? SIMBA_AT_LEAST_ONCE : SIMBA_AT_MOST_ONCE;
-    if (w->catch_up != NULL && !read_catch_up(w->catch_up, options))
-        return cli_usage_error(COMMAND, "--catch-up is once, skip, all or all:N, not \"%s\"", w->catch_up);
+    options->schedule = given->cron != NULL   ? SIMBA_SCHEDULE_CRON
+                        : given->every_ms > 0 ? SIMBA_SCHEDULE_INTERVAL
+                                              : SIMBA_SCHEDULE_FIXED_DELAY;
+    options->period_ms = given->every_ms > 0 ? given->every_ms : given->after_ms > 0 ? given->after_ms : 0;
+    options->initial_delay_ms = given->initial_delay_ms > 0 ? given->initial_delay_ms : 0;
+    options->cron = given->cron;
+    options->time_zone = given->zone;
+    options->guarantee = given->at_least_once ? SIMBA_AT_LEAST_ONCE : SIMBA_AT_MOST_ONCE;
+    if (given->catch_up != NULL && !read_catch_up(given->catch_up, options))
+        return cli_usage_error(COMMAND, "--catch-up is once, skip, all or all:N, not \"%s\"", given->catch_up);
     return check_times(options);
 }
 
@@ -315,17 +315,17 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
 {
     schedule s = {.service = {.type = &type, .globals = globals, .grace_ms = -1, .runs_commands = true},
                   .options = SIMBA_SCHEDULER_OPTIONS_INIT};
-    wish w = {.every_ms = -1, .after_ms = -1, .initial_delay_ms = -1};
+    arguments given = {.every_ms = -1, .after_ms = -1, .initial_delay_ms = -1};
     const cli_option own[] = {
-        {"every", 0, CLI_DURATION, "D", "Start it this often, counted from the first start", &w.every_ms},
-        {"cron", 0, CLI_TEXT, "EXPR", "Start it at these times: '15 3 * * 1-5', @daily", &w.cron},
-        {"tz", 0, CLI_TEXT, "ZONE", "Time zone of --cron: Europe/Berlin; default UTC", &w.zone},
-        {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &w.after_ms},
-        {"initial-delay", 0, CLI_DURATION, "D", "Wait before the first start; default 0s", &w.initial_delay_ms},
-        {"catch-up", 0, CLI_TEXT, "HOW", "Missed runs: once (default), skip, all[:N]", &w.catch_up},
-        {"at-least-once", 0, CLI_FLAG, NULL, "Repeat a run that was cut short or failed", &w.at_least_once},
-        {"list", 0, CLI_FLAG, NULL, "List schedules, their last runs and next times", &w.list},
-        {"json", 0, CLI_FLAG, NULL, "With --list: print an array of objects", &w.json},
+        {"every", 0, CLI_DURATION, "D", "Start it this often, counted from the first start", &given.every_ms},
+        {"cron", 0, CLI_TEXT, "EXPR", "Start it at these times: '15 3 * * 1-5', @daily", &given.cron},
+        {"tz", 0, CLI_TEXT, "ZONE", "Time zone of --cron: Europe/Berlin; default UTC", &given.zone},
+        {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &given.after_ms},
+        {"initial-delay", 0, CLI_DURATION, "D", "Wait before the first start; default 0s", &given.initial_delay_ms},
+        {"catch-up", 0, CLI_TEXT, "HOW", "Missed runs: once (default), skip, all[:N]", &given.catch_up},
+        {"at-least-once", 0, CLI_FLAG, NULL, "Repeat a run that was cut short or failed", &given.at_least_once},
+        {"list", 0, CLI_FLAG, NULL, "List schedules, their last runs and next times", &given.list},
+        {"json", 0, CLI_FLAG, NULL, "With --list: print an array of objects", &given.json},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &s.service.grace_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
@@ -344,14 +344,14 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     int code = cli_parse(&syntax, globals, &argc, argv);
     if (code != CLI_GO)
         return code;
-    if (w.list)
+    if (given.list)
         return argc > 1 ? cli_usage_error(COMMAND, "--list takes one pattern at most")
-                        : list_schedules(globals, argc > 0 ? argv[0] : NULL, w.json);
-    if (w.json)
+                        : list_schedules(globals, argc > 0 ? argv[0] : NULL, given.json);
+    if (given.json)
         return cli_usage_error(COMMAND, "--json is for --list");
     if (argc < 2)
         return cli_usage_error(COMMAND, "an argument is missing (%s)", syntax.operands);
-    code = choose(&w, &s.options);
+    code = choose(&given, &s.options);
     if (code != CLI_GO)
         return code;
     s.service.mutex = argv[0];

@@ -168,8 +168,8 @@ int poller_fd(const poller *p)
 
 look *poller_take(poller *p)
 {
-    eventfd_t rung;
-    eventfd_read(p->fd, &rung);
+    eventfd_t count;
+    eventfd_read(p->fd, &count);
     pthread_mutex_lock(&p->lock);
     look *l = p->latest;
     p->latest = NULL;

@@ -114,7 +114,7 @@ static int go_round(server *s, const cli_signals *signals)
     const int code = fds[1].revents != 0 ? take_look(s) : CLI_GO;
     wake(s);
     poller_watch(s->poller, s->http.streams > 0 || clock_read_ms(CLOCK_MONOTONIC) < s->watched_until_ms);
-    http_turn(&s->http);
+    http_run(&s->http);
     return code;
 }
 

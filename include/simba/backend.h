@@ -17,7 +17,7 @@
  * own now_ms.
  *
  * Memory. The client allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
- * only what it made. A request and all it points to belong to the client and stay put until completion. A topic
+ * only what it made. A request and all it points to belong to the client and stay put until completion. A watch
  * stays put from `watch` until `unwatch` has returned. The client calls `fini` exactly once, also after a failed `init`.
  *
  * Time and randomness come from the host, so that a simulator can supply them.
@@ -130,13 +130,13 @@ struct simba_request {
 };
 
 /* A mutex that somebody in this client waits for or observes. */
-typedef struct simba_topic {
+typedef struct simba_watch {
     const char *mutex;
     void *backend_data;
     /* Somebody wants to hear of every change at once: an observer, or a contender that reports changes. Otherwise a release that
      * is ours to take is told at once, and it does if the rest is told within a second. Stays as it is while it is watched. */
     bool observed;
-} simba_topic;
+} simba_watch;
 
 /* A note as a store has it. */
 typedef struct simba_stored_note {
@@ -151,8 +151,8 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_RELEASED, /* free now: try */
     SIMBA_PUSH_ACQUIRED, /* `owner` has it */
     SIMBA_PUSH_FREED, /* free now, but the store invited another waiter: tells observers. owner.token: of the ended grant */
-    SIMBA_PUSH_SESSION_LOST, /* the session has ended, and all its grants with it; topic NULL: concerns the whole client */
-    SIMBA_PUSH_SESSION_BACK, /* there is a new session, or an empty queue: every waiter enters anew; topic NULL */
+    SIMBA_PUSH_SESSION_LOST, /* the session has ended, and all its grants with it; watch NULL: concerns the whole client */
+    SIMBA_PUSH_SESSION_BACK, /* there is a new session, or an empty queue: every waiter enters anew; watch NULL */
     SIMBA_PUSH_NOTED,        /* the note has changed; the owner has not */
 } simba_push_kind;
 
@@ -220,7 +220,7 @@ struct simba_host {
     /* The note, before a READ_NOTE completes, at most once. If it returns a negative code (SIMBA_ECORRUPT: too long for a
      * note), fail the request with it. */
     int (*noted)(simba_host *host, simba_request *request, const simba_stored_note *note);
-    void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
+    void (*push)(simba_host *host, simba_watch *watch, const simba_push *push);
     /* Only to the contender of this nonce, whether the mutex is watched or not. Does nothing if there is no such contender. */
     void (*push_to)(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push);
 
@@ -312,8 +312,8 @@ typedef struct simba_backend {
     /* Push changes of this mutex from now on. Push CHANGED once when the watch is live. Skip it only if you compare against
      * the oldest state that a contender of this client may still hold (contenders may hold different ones). When in doubt,
      * push. An error means that there will be no pushes: the client then relies on its timers. */
-    int (*watch)(void *self, simba_topic *topic);
-    void (*unwatch)(void *self, simba_topic *topic);
+    int (*watch)(void *self, simba_watch *watch);
+    void (*unwatch)(void *self, simba_watch *watch);
     void (*woken)(void *self);
     /* Complete all outstanding requests, remove every descriptor, clear every timer, then call host->closed, now or later.
      * The client submits nothing after this. */

@@ -2,9 +2,9 @@
  *
  * It opens clients on the URL, makes them compete, cuts them off from the store, loses replies, and checks that the
  * promises hold. It needs no test framework and writes TAP. The store may hold other data, and up to eight kits may run on
- * it at once: each run has a lane of its own, and the names of its mutexes begin with "tck-" and the number of the lane.
+ * it at once: each run takes a slot of its own, and the names of its mutexes begin with "tck-" and the number of the slot.
  * (One name is different: it consists of 66 characters of four bytes.) At its end a run removes its mutexes from the store, also
- * those of an earlier run that was killed. If a case hangs in the library for ten times the patience, the kit ends the
+ * those of an earlier run that was killed. If a case hangs in the library for ten times the timeout, the kit ends the
  * process with "Bail out!" and the name of the case. */
 #ifndef SIMBA_TCK_H
 #define SIMBA_TCK_H
@@ -23,7 +23,7 @@ typedef struct simba_tck_options {
     const char *only;      /* shell pattern of the cases to run; NULL: all */
     int64_t ttl_ms;        /* of the leases in the cases; default 400, at least 50. Slower stores need longer ones */
     int64_t transition_ms; /* default 400, at least 50 */
-    int64_t patience_ms;   /* how long to wait for an event; default 20,000, at least 8 * (ttl + transition) */
+    int64_t timeout_ms;    /* how long to wait for an event; default 20,000, at least 8 * (ttl + transition) */
     bool verbose;          /* also print the library's log, as TAP comments */
     const char *except;    /* shell pattern of cases to skip, because they cannot pass here; NULL: none */
     /* Once it is not 0, the run ends early, after having tidied up. NULL: never. */

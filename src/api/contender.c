@@ -1,9 +1,9 @@
-/* The contender, on which the other doors are built. core/telling.h decides what its callbacks are told. */
+/* The contender, on which the other doors are built. core/pending.h decides what its callbacks are told. */
 #include <simba.h>
 
 #include "client/log.h"
 #include "client/notes.h"
-#include "core/telling.h"
+#include "core/pending.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -17,14 +17,14 @@ struct simba_contender {
     simba_changed_fn on_changed; /* this one and the rest may be NULL */
     simba_noted_fn on_noted;
     simba_freed_fn on_freed;
-    simba__telling telling;
+    simba__pending pending;
 };
 
 static void told(simba__candidate *candidate, const simba__step *step)
 {
     const simba__actions *actions = step->actions;
     simba_contender *contender = (simba_contender *)(void *)candidate;
-    if (simba__telling_note(&contender->telling, actions, contender->on_changed))
+    if (simba__pending_note(&contender->pending, actions, contender->on_changed))
         simba__callbacks_add(&candidate->handle);
 }
 
@@ -33,7 +33,7 @@ static void noted(simba__handle *handle)
     simba_contender *contender = (simba_contender *)(void *)handle;
     if (!contender->on_noted)
         return;
-    contender->telling.noted = true;
+    contender->pending.noted = true;
     simba__callbacks_add(handle);
 }
 
@@ -42,14 +42,14 @@ static int run_callback(simba__handle *handle)
     simba_contender *contender = (simba_contender *)(void *)handle;
     simba__candidate *candidate = &contender->candidate;
     simba__tell tell;
-    if (contender->telling.acquired)
+    if (contender->pending.acquired)
         simba__candidate_look(candidate);
-    const bool tells = simba__telling_take(&contender->telling, &candidate->machine.owner, &tell);
-    const bool noted = !tells && contender->telling.noted && handle->running;
-    if (!tells && !contender->telling.noted)
+    const bool tells = simba__pending_take(&contender->pending, &candidate->machine.owner, &tell);
+    const bool noted = !tells && contender->pending.noted && handle->running;
+    if (!tells && !contender->pending.noted)
         return -1;
     if (!tells)
-        contender->telling.noted = false;
+        contender->pending.noted = false;
     int ran = 0;
     simba__pause(handle->client);
     if (tell.acquired && contender->on_acquired) {

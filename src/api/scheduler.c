@@ -1,5 +1,5 @@
-/* The scheduler: a candidate whose strand runs periodic work while it leads. Notifications and work share the strand,
- * so it always waits for a run in progress before it gives leadership back. This file keeps the time of the next run
+/* The scheduler: a candidate whose serial queue of callbacks also runs periodic work while it leads. Notifications and work share
+ * the queue, so it always waits for a run in progress before it gives leadership back. This file keeps the time of the next run
  * for schedules that begin anew with each leadership, client/schedule_driver.c for remembered ones. */
 #include <simba.h>
 #include <stdatomic.h>
@@ -336,7 +336,7 @@ int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)
 static const simba__plan *plan_of(const simba_run *run)
 {
     static const simba__plan none = {.kind = SIMBA__PLAN_WAIT};
-    return run->scheduler->driver ? &run->scheduler->driver->conductor.plan : &none;
+    return run->scheduler->driver ? &run->scheduler->driver->schedule.plan : &none;
 }
 
 int64_t simba_run_due_at_ms(const simba_run *run)

@@ -34,12 +34,12 @@ bool simba__callbacks_are_inside(const simba_client *client, const simba__handle
 
 /* --- running ---------------------------------------------------------------------------------------- */
 
-/* The bell of the application's loop rings while anything is queued, whichever thread takes it. */
+/* The wakeup of the application's loop stays raised while anything is queued, whichever thread takes it. */
 static simba__handle *take(simba_client *client, simba__list_item *item)
 {
     simba__list_remove(item);
     if (client->callbacks.queued.count == 0)
-        simba__bell_hush(client->reactor.loop_bell);
+        simba__wakeup_clear(client->reactor.loop_wakeup);
     return SIMBA__OF_ITEM(item, simba__handle, of_callbacks);
 }
 
@@ -179,7 +179,7 @@ void simba__callbacks_add(simba__handle *handle)
     }
     simba__wake(client, handle); /* a thread that waits for the handle may run them itself */
     if (client->options.dispatch == SIMBA_DISPATCH_FD && callbacks->queued.count == 1) {
-        simba__bell_ring(client->reactor.loop_bell);
+        simba__wakeup_raise(client->reactor.loop_wakeup);
     } else if (client->options.dispatch == SIMBA_DISPATCH_POOL) {
         simba__wake_one(client, callbacks);
         if (callbacks->queued.count > callbacks->idle && callbacks->stalled.index == 0)

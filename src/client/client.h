@@ -21,7 +21,7 @@ typedef struct simba__handle simba__handle;
 
 typedef struct simba__watch simba__watch;
 struct simba__watch {
-    simba_topic shown; /* first: the part that the store sees */
+    simba_watch shown; /* first: the part that the store sees */
     simba__node node;
     simba__watch *changed_next;
     simba__list handles; /* started ones, in the order in which they started */

@@ -92,12 +92,12 @@ static void host_complete(simba_host *host, simba_request *request)
 
 /* --- pushes ---------------------------------------------------------------------------------------- */
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     simba_client *client = of(host);
     client->stats.pushes++;
-    if (topic) {
-        simba__watches_push((simba__watch *)(void *)topic, simba__push_check(push), client->now);
+    if (watch) {
+        simba__watches_push((simba__watch *)(void *)watch, simba__push_check(push), client->now);
         return;
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)

@@ -186,7 +186,7 @@ void simba__wake(simba_client *client, const void *awaits)
             simba__list_append(&client->woken, item);
     }
     if (client->polled_for == awaits || client->polled_for == also)
-        simba__bell_ring(client->reactor.bell);
+        simba__wakeup_raise(client->reactor.wakeup);
 }
 
 void simba__wake_one(simba_client *client, const void *awaits)
@@ -202,8 +202,8 @@ void simba__loop_wake(simba_client *client)
 {
     if (atomic_exchange(&client->wake_wanted, true) || simba__is_locked_here(client))
         return; /* this thread sees it before it releases the lock */
-    simba__bell_ring(client->reactor.bell);
-    simba__bell_ring(client->reactor.loop_bell);
+    simba__wakeup_raise(client->reactor.wakeup);
+    simba__wakeup_raise(client->reactor.loop_wakeup);
 }
 
 /* --- polling ---------------------------------------------------------------------------------------- */
@@ -271,7 +271,7 @@ int simba_client_dispatch(simba_client *client)
         return fd;
     simba__lock(client);
     if (!client->callbacks.queued.first)
-        simba__bell_hush(client->reactor.loop_bell); /* the store's wish is seen to below */
+        simba__wakeup_clear(client->reactor.loop_wakeup); /* what the store wants is done below */
     handle_events(client);
     settle(client);
     const unsigned ran = simba__callbacks_run(client);
@@ -355,7 +355,7 @@ void simba__loop_stop(simba_client *client)
     simba__lock(client);
     client->quit = true;
     simba__unlock(client);
-    simba__bell_ring(client->reactor.bell);
+    simba__wakeup_raise(client->reactor.wakeup);
     pthread_join(client->loop, NULL);
     client->looped = false;
 }

@@ -106,7 +106,7 @@ int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_sche
     driver->policy.limit = options->catch_up_limit ? options->catch_up_limit : SIMBA_CATCH_UP_LIMIT;
     driver->policy.at_least_once = options->guarantee == SIMBA_AT_LEAST_ONCE;
     driver->policy.first_delay_ms = options->initial_delay_ms;
-    driver->conductor.policy = &driver->policy;
+    driver->schedule.policy = &driver->policy;
     return 0;
 }
 
@@ -143,14 +143,14 @@ static void after_failure(simba__schedule_driver *driver, int rc)
     set_timer(driver, lasts ? RETRY_LASTING_MS : RETRY_MS);
 }
 
-static void act(simba__schedule_driver *driver, simba__conductor_act what)
+static void act(simba__schedule_driver *driver, simba__schedule_act what)
 {
     switch (what) {
     case SIMBA__ACT_WRITE:
         write_record(driver);
         break;
     case SIMBA__ACT_WAIT: {
-        const int64_t left_ms = driver->conductor.plan.at_ms - now_ms(driver);
+        const int64_t left_ms = driver->schedule.plan.at_ms - now_ms(driver);
         set_timer(driver, left_ms < 0 ? 0 : left_ms < LEG_MS ? left_ms : LEG_MS);
         break;
     }
@@ -175,11 +175,11 @@ static void answered(simba__note_call *call)
     if (!driver->leads)
         return;
     if (call->writer) {
-        act(driver, simba__conductor_written(&driver->conductor, now_ms(driver)));
+        act(driver, simba__schedule_written(&driver->schedule, now_ms(driver)));
         return;
     }
-    if (driver->conductor.phase != SIMBA__CONDUCTOR_AWAY) {
-        act(driver, simba__conductor_look(&driver->conductor, now_ms(driver)));
+    if (driver->schedule.phase != SIMBA__SCHEDULE_AWAY) {
+        act(driver, simba__schedule_look(&driver->schedule, now_ms(driver)));
         return;
     }
     /* This is the record that the last leader left. */
@@ -192,7 +192,7 @@ static void answered(simba__note_call *call)
     memcpy(driver->note, call->note.bytes, call->note.length);
     driver->record_size = (size_t)size;
     driver->note_size = call->note.length;
-    act(driver, simba__conductor_lead(&driver->conductor, size > 0 ? &record : NULL, now_ms(driver)));
+    act(driver, simba__schedule_lead(&driver->schedule, size > 0 ? &record : NULL, now_ms(driver)));
 }
 
 static void read_note(simba__schedule_driver *driver)
@@ -207,7 +207,7 @@ static void read_note(simba__schedule_driver *driver)
 static void write_record(simba__schedule_driver *driver)
 {
     char text[SIMBA__RECORD_MAX + 1];
-    const size_t size = simba__record_write(&driver->conductor.record, text);
+    const size_t size = simba__record_write(&driver->schedule.record, text);
     const size_t rest = driver->note_size - driver->record_size;
     const size_t room = SIMBA_NOTE_MAX - size;
     const size_t kept = rest < room ? rest : room; /* a note that is too long for us was not written by a run */
@@ -226,7 +226,7 @@ static void write_record(simba__schedule_driver *driver)
 void simba__schedule_driver_lead(simba__schedule_driver *driver)
 {
     SIMBA__ASSERT(!driver->call.busy);
-    simba__conductor_leave(&driver->conductor);
+    simba__schedule_leave(&driver->schedule);
     driver->leads = true;
     driver->complained = false;
     read_note(driver);
@@ -236,40 +236,40 @@ void simba__schedule_driver_timer(simba__schedule_driver *driver)
 {
     if (!driver->leads || driver->call.busy)
         return;
-    switch (driver->conductor.phase) {
-    case SIMBA__CONDUCTOR_AWAY:
+    switch (driver->schedule.phase) {
+    case SIMBA__SCHEDULE_AWAY:
         read_note(driver);
         break;
-    case SIMBA__CONDUCTOR_WAITING:
-        if (now_ms(driver) >= driver->conductor.plan.at_ms)
-            act(driver, simba__conductor_look(&driver->conductor, now_ms(driver)));
+    case SIMBA__SCHEDULE_WAITING:
+        if (now_ms(driver) >= driver->schedule.plan.at_ms)
+            act(driver, simba__schedule_look(&driver->schedule, now_ms(driver)));
         else
             read_note(driver);
         break;
-    case SIMBA__CONDUCTOR_ADOPTING:
-    case SIMBA__CONDUCTOR_BEGINNING:
-    case SIMBA__CONDUCTOR_ENDING:
+    case SIMBA__SCHEDULE_ADOPTING:
+    case SIMBA__SCHEDULE_BEGINNING:
+    case SIMBA__SCHEDULE_ENDING:
         write_record(driver);
         break;
-    case SIMBA__CONDUCTOR_RUNNING:
+    case SIMBA__SCHEDULE_RUNNING:
         break;
     }
 }
 
 bool simba__schedule_driver_is_due(const simba__schedule_driver *driver)
 {
-    return driver->leads && driver->conductor.phase == SIMBA__CONDUCTOR_RUNNING;
+    return driver->leads && driver->schedule.phase == SIMBA__SCHEDULE_RUNNING;
 }
 
 void simba__schedule_driver_ran(simba__schedule_driver *driver, int result)
 {
-    if (simba__conductor_ran(&driver->conductor, result, now_ms(driver)) == SIMBA__ACT_WRITE)
+    if (simba__schedule_ran(&driver->schedule, result, now_ms(driver)) == SIMBA__ACT_WRITE)
         write_record(driver);
 }
 
 void simba__schedule_driver_cut_short(simba__schedule_driver *driver)
 {
-    simba__conductor_leave(&driver->conductor);
+    simba__schedule_leave(&driver->schedule);
     if (driver->leads)
         set_timer(driver, RETRY_MS); /* leadership ended before we heard of it: if it goes on after all, begin anew */
 }

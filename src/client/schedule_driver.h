@@ -14,7 +14,7 @@ typedef struct simba__schedule_driver {
     simba__policy policy;
     simba__zonefile zone; /* the scheduler frees it */
     char spec[SIMBA__SPEC_MAX + 1];
-    simba__conductor conductor;
+    simba__schedule schedule;
     simba__candidate *candidate;
     simba_timer *timer;    /* the scheduler's; when it fires, the scheduler calls simba__schedule_driver_timer */
     simba__note_call call; /* the candidate must not stop while it is busy; then callbacks are added */
@@ -34,7 +34,7 @@ int simba__schedule_driver_init(simba__schedule_driver *driver, const simba_sche
 void simba__schedule_driver_lead(simba__schedule_driver *driver);
 void simba__schedule_driver_timer(simba__schedule_driver *driver);
 
-/* Must the work run now? If so, as conductor.plan says; then report how it went. */
+/* Must the work run now? If so, as schedule.plan says; then report how it went. */
 bool simba__schedule_driver_is_due(const simba__schedule_driver *driver);
 void simba__schedule_driver_ran(simba__schedule_driver *driver, int result);
 void simba__schedule_driver_cut_short(simba__schedule_driver *driver);

@@ -24,7 +24,7 @@ void simba__contention_init(machine *m, const simba__timing *timing, bool leaves
 /* --- the lease ----------------------------------------------------------------------------------- */
 
 /* When to tell a holder that cannot reach the store. Once told, it has the margin to tidy up. */
-static simba_local guard(const machine *m)
+static simba_local lease_deadline(const machine *m)
 {
     const simba_local end =
         m->timing->session ? m->session_until : simba__local_add(m->lease_from, m->timing->lease_ns);
@@ -43,7 +43,7 @@ static bool leased(const machine *m)
 
 simba_local simba__contention_valid_until(const machine *m)
 {
-    return leased(m) ? guard(m) : (simba_local){0};
+    return leased(m) ? lease_deadline(m) : (simba_local){0};
 }
 
 simba_local simba__contention_ttl_until(const machine *m)
@@ -89,7 +89,7 @@ void simba__actions_request(const actions *a, const simba__timing *timing, simba
  * and waits end there at the latest. */
 static simba_local last_chance(const machine *m)
 {
-    return simba__local_add(guard(m), -m->timing->last_ns);
+    return simba__local_add(lease_deadline(m), -m->timing->last_ns);
 }
 
 /* At most half of the time left: neither the pause nor the wait may use up the end. If it would end shortly before
@@ -178,7 +178,7 @@ static void check_invariant(const machine *m, simba_local now, const actions *ou
     case SIMBA__HOLD:
         SIMBA__ASSERT(m->token != 0 && m->maybe_granted && !m->queued && !m->stop);
         SIMBA__ASSERT(!asks || m->op == SIMBA_OP_RENEW);
-        SIMBA__ASSERT(!simba__local_reached(now, guard(m)));
+        SIMBA__ASSERT(!simba__local_reached(now, lease_deadline(m)));
         break;
     case SIMBA__TIDY:
         SIMBA__ASSERT(m->reason != SIMBA_REASON_NONE && !m->queued);
@@ -193,7 +193,7 @@ static void check_invariant(const machine *m, simba_local now, const actions *ou
     SIMBA__ASSERT(!out->acquired || (m->phase == SIMBA__HOLD && !out->released));
     SIMBA__ASSERT(!out->released || (m->phase == SIMBA__TIDY && !m->acked));
     SIMBA__ASSERT(!out->done || m->phase == SIMBA__IDLE);
-    SIMBA__ASSERT(!leased(m) || out->timer.ns <= guard(m).ns);
+    SIMBA__ASSERT(!leased(m) || out->timer.ns <= lease_deadline(m).ns);
 }
 
 /* --- moves --------------------------------------------------------------------------------------- */
@@ -299,7 +299,7 @@ static void look_at_clock(machine *m, simba_local now, actions *out)
 {
     if (!leased(m))
         return;
-    const bool over = simba__local_reached(now, guard(m));
+    const bool over = simba__local_reached(now, lease_deadline(m));
     if (m->phase == SIMBA__TIDY)
         m->graceful = !over;
     else if (over)
@@ -317,7 +317,7 @@ static void acquire_won(machine *m, const simba__event *event, actions *out)
     m->lease_from = m->sent_at;
     m->maybe_granted = true; /* a session that was lost meanwhile may have come back in time */
     m->queued = false;
-    if (m->stop || simba__local_reached(now, guard(m))) {
+    if (m->stop || simba__local_reached(now, lease_deadline(m))) {
         out->late_win = true;
         m->stop |= m->try_once;
         give_back(m, now, out);
@@ -617,7 +617,7 @@ void simba__contention_step(machine *m, const simba__event *event, actions *ret_
     ret_actions->withdraw &= m->in_flight && !ret_actions->submit;
     ret_actions->timer = m->in_flight ? SIMBA__NEVER : m->wake;
     if (leased(m))
-        ret_actions->timer = simba__local_min(ret_actions->timer, guard(m));
+        ret_actions->timer = simba__local_min(ret_actions->timer, lease_deadline(m));
     if (m->phase == SIMBA__HOLD)
         ret_actions->timer = simba__local_min(ret_actions->timer, hold_end(m));
     check_invariant(m, now, ret_actions);

@@ -165,66 +165,66 @@ int64_t simba__schedule_next_due(const simba__policy *policy, const simba__recor
 
 /* --- the steps of a leader ----------------------------------------------------------------------- */
 
-static simba__conductor_act go_on(simba__conductor *c, const simba__record *record, int64_t now_ms)
+static simba__schedule_act go_on(simba__schedule *schedule, const simba__record *record, int64_t now_ms)
 {
-    c->plan = simba__schedule_plan(c->policy, record, c->since_ms, now_ms);
-    switch (c->plan.kind) {
+    schedule->plan = simba__schedule_plan(schedule->policy, record, schedule->since_ms, now_ms);
+    switch (schedule->plan.kind) {
     case SIMBA__PLAN_NOTE:
-        c->record = simba__schedule_adopt(c->policy, record, now_ms);
-        c->phase = SIMBA__CONDUCTOR_ADOPTING;
+        schedule->record = simba__schedule_adopt(schedule->policy, record, now_ms);
+        schedule->phase = SIMBA__SCHEDULE_ADOPTING;
         return SIMBA__ACT_WRITE;
     case SIMBA__PLAN_RUN:
-        simba__schedule_begin(c->policy, &c->record, &c->plan, now_ms);
-        c->phase = SIMBA__CONDUCTOR_BEGINNING;
+        simba__schedule_begin(schedule->policy, &schedule->record, &schedule->plan, now_ms);
+        schedule->phase = SIMBA__SCHEDULE_BEGINNING;
         return SIMBA__ACT_WRITE;
     case SIMBA__PLAN_WAIT:
         break;
     }
-    c->phase = SIMBA__CONDUCTOR_WAITING;
+    schedule->phase = SIMBA__SCHEDULE_WAITING;
     return SIMBA__ACT_WAIT;
 }
 
-simba__conductor_act simba__conductor_lead(simba__conductor *c, const simba__record *found, int64_t now_ms)
+simba__schedule_act simba__schedule_lead(simba__schedule *schedule, const simba__record *found, int64_t now_ms)
 {
-    SIMBA__ASSERT(c->phase == SIMBA__CONDUCTOR_AWAY);
-    c->since_ms = now_ms;
+    SIMBA__ASSERT(schedule->phase == SIMBA__SCHEDULE_AWAY);
+    schedule->since_ms = now_ms;
     if (found)
-        c->record = *found;
-    return go_on(c, found ? &c->record : NULL, now_ms);
+        schedule->record = *found;
+    return go_on(schedule, found ? &schedule->record : NULL, now_ms);
 }
 
-simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_ms)
+simba__schedule_act simba__schedule_written(simba__schedule *schedule, int64_t now_ms)
 {
-    switch (c->phase) {
-    case SIMBA__CONDUCTOR_BEGINNING:
-        c->phase = SIMBA__CONDUCTOR_RUNNING;
+    switch (schedule->phase) {
+    case SIMBA__SCHEDULE_BEGINNING:
+        schedule->phase = SIMBA__SCHEDULE_RUNNING;
         return SIMBA__ACT_RUN;
-    case SIMBA__CONDUCTOR_ADOPTING:
-    case SIMBA__CONDUCTOR_ENDING:
-        return go_on(c, &c->record, now_ms);
-    case SIMBA__CONDUCTOR_AWAY:
-    case SIMBA__CONDUCTOR_WAITING:
-    case SIMBA__CONDUCTOR_RUNNING:
+    case SIMBA__SCHEDULE_ADOPTING:
+    case SIMBA__SCHEDULE_ENDING:
+        return go_on(schedule, &schedule->record, now_ms);
+    case SIMBA__SCHEDULE_AWAY:
+    case SIMBA__SCHEDULE_WAITING:
+    case SIMBA__SCHEDULE_RUNNING:
         break;
     }
     return SIMBA__ACT_NONE; /* the store wrote it, but leadership has ended since */
 }
 
-simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms)
+simba__schedule_act simba__schedule_look(simba__schedule *schedule, int64_t now_ms)
 {
-    return c->phase == SIMBA__CONDUCTOR_WAITING ? go_on(c, &c->record, now_ms) : SIMBA__ACT_NONE;
+    return schedule->phase == SIMBA__SCHEDULE_WAITING ? go_on(schedule, &schedule->record, now_ms) : SIMBA__ACT_NONE;
 }
 
-simba__conductor_act simba__conductor_ran(simba__conductor *c, int result, int64_t now_ms)
+simba__schedule_act simba__schedule_ran(simba__schedule *schedule, int result, int64_t now_ms)
 {
-    SIMBA__ASSERT(c->phase == SIMBA__CONDUCTOR_RUNNING);
-    simba__schedule_end(c->policy, &c->record, result, now_ms);
-    c->since_ms = now_ms;
-    c->phase = SIMBA__CONDUCTOR_ENDING;
+    SIMBA__ASSERT(schedule->phase == SIMBA__SCHEDULE_RUNNING);
+    simba__schedule_end(schedule->policy, &schedule->record, result, now_ms);
+    schedule->since_ms = now_ms;
+    schedule->phase = SIMBA__SCHEDULE_ENDING;
     return SIMBA__ACT_WRITE;
 }
 
-void simba__conductor_leave(simba__conductor *c)
+void simba__schedule_leave(simba__schedule *schedule)
 {
-    c->phase = SIMBA__CONDUCTOR_AWAY;
+    schedule->phase = SIMBA__SCHEDULE_AWAY;
 }

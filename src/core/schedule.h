@@ -93,39 +93,39 @@ int64_t simba__schedule_next_due(const simba__policy *policy, const simba__recor
  * A run starts only after the store has confirmed the record that it begins. If a write fails, the driver repeats it for as
  * long as it leads. The text is the same, so it does not matter whether the store carried out the first one. */
 
-typedef enum simba__conductor_phase {
-    SIMBA__CONDUCTOR_AWAY,      /* does not lead, or is about to stop */
-    SIMBA__CONDUCTOR_ADOPTING,  /* writes: the schedule is new */
-    SIMBA__CONDUCTOR_WAITING,   /* for a due time */
-    SIMBA__CONDUCTOR_BEGINNING, /* writes: a run begins */
-    SIMBA__CONDUCTOR_RUNNING,
-    SIMBA__CONDUCTOR_ENDING, /* writes: a run has ended */
-} simba__conductor_phase;
+typedef enum simba__schedule_phase {
+    SIMBA__SCHEDULE_AWAY,      /* does not lead, or is about to stop */
+    SIMBA__SCHEDULE_ADOPTING,  /* writes: the schedule is new */
+    SIMBA__SCHEDULE_WAITING,   /* for a due time */
+    SIMBA__SCHEDULE_BEGINNING, /* writes: a run begins */
+    SIMBA__SCHEDULE_RUNNING,
+    SIMBA__SCHEDULE_ENDING, /* writes: a run has ended */
+} simba__schedule_phase;
 
-typedef enum simba__conductor_act {
+typedef enum simba__schedule_act {
     SIMBA__ACT_NONE,
-    SIMBA__ACT_WRITE, /* `record` into the note, then call simba__conductor_written */
-    SIMBA__ACT_WAIT,  /* until plan.at_ms, then call simba__conductor_look; SIMBA__RECURRENCE_NEVER: for ever */
-    SIMBA__ACT_RUN,   /* the work, as in `plan`, then call simba__conductor_ran */
-} simba__conductor_act;
+    SIMBA__ACT_WRITE, /* `record` into the note, then call simba__schedule_written */
+    SIMBA__ACT_WAIT,  /* until plan.at_ms, then call simba__schedule_look; SIMBA__RECURRENCE_NEVER: for ever */
+    SIMBA__ACT_RUN,   /* the work, as in `plan`, then call simba__schedule_ran */
+} simba__schedule_act;
 
-typedef struct simba__conductor {
+typedef struct simba__schedule {
     const simba__policy *policy;
-    simba__conductor_phase phase;
+    simba__schedule_phase phase;
     simba__record record;
     simba__plan plan;
     int64_t since_ms; /* since when it has led without being busy */
-} simba__conductor;
+} simba__schedule;
 
 /* It leads, and found this record; NULL: none. */
-simba__conductor_act simba__conductor_lead(simba__conductor *c, const simba__record *found, int64_t now_ms);
+simba__schedule_act simba__schedule_lead(simba__schedule *schedule, const simba__record *found, int64_t now_ms);
 /* The store has confirmed the write. */
-simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_ms);
+simba__schedule_act simba__schedule_written(simba__schedule *schedule, int64_t now_ms);
 /* Time has passed. */
-simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms);
-/* The run has ended by itself. If the end of leadership cut it short, simba__conductor_leave follows instead. */
-simba__conductor_act simba__conductor_ran(simba__conductor *c, int result, int64_t now_ms);
+simba__schedule_act simba__schedule_look(simba__schedule *schedule, int64_t now_ms);
+/* The run has ended by itself. If the end of leadership cut it short, simba__schedule_leave follows instead. */
+simba__schedule_act simba__schedule_ran(simba__schedule *schedule, int result, int64_t now_ms);
 /* Leadership has ended, or ends. */
-void simba__conductor_leave(simba__conductor *c);
+void simba__schedule_leave(simba__schedule *schedule);
 
 #endif

@@ -355,11 +355,11 @@ void simba__link_open(simba__link *link)
 void simba__link_hurry(simba__link *link)
 {
     enum { FIRST_MS = 100, MORE_MS = 50, MOST = 4 };
-    const int64_t patience_ns = (FIRST_MS + MORE_MS * (int64_t)link->hurries) * SIMBA__NS_PER_MS;
+    const int64_t delay_ns = (FIRST_MS + MORE_MS * (int64_t)link->hurries) * SIMBA__NS_PER_MS;
     const simba_local now = link->host->now(link->host);
     if (link->state != SIMBA__LINK_WAITING && link->state != SIMBA__LINK_CONNECTING)
         return;
-    if (link->hurries >= MOST || now.ns - link->begun_at.ns < patience_ns)
+    if (link->hurries >= MOST || now.ns - link->begun_at.ns < delay_ns)
         return;
     link->hurries++;
     let_go(link);
@@ -390,12 +390,12 @@ void simba__link_found(simba__link *link)
  * speak TLS, and waits for the end of what it takes for a command. A word without TLS tells. It has nothing secret in it. */
 static void doubt_tls(simba__link *link, simba_local now)
 {
-    enum { PATIENCE_MS = 300 };
+    enum { TIMEOUT_MS = 300 };
     let_go(link);
     link->asks_plainly = true;
     link->refused = begin(link);
     link->host->timer_set(link->host, &link->timer,
-                          (simba_local){now.ns + (link->refused ? 0 : PATIENCE_MS * SIMBA__NS_PER_MS)});
+                          (simba_local){now.ns + (link->refused ? 0 : TIMEOUT_MS * SIMBA__NS_PER_MS)});
 }
 
 static void on_timer(simba_timer *timer, simba_local now)

@@ -41,11 +41,11 @@ int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *er
     reactor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (reactor->timer < 0)
         return fail_system("a timer", err);
-    reactor->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (reactor->bell < 0 || (with_loop && (reactor->loop_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0))
+    reactor->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (reactor->wakeup < 0 || (with_loop && (reactor->loop_wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0))
         return fail_system("an eventfd", err);
     if (!put(reactor->set, reactor->timer) ||
-        (with_loop && !(put(reactor->loop_set, reactor->set) && put(reactor->loop_set, reactor->loop_bell))))
+        (with_loop && !(put(reactor->loop_set, reactor->set) && put(reactor->loop_set, reactor->loop_wakeup))))
         return fail_system("an entry in an epoll instance", err);
     return 0;
 }
@@ -54,7 +54,7 @@ void simba__reactor_fini(simba__reactor *reactor)
 {
     if (!reactor->ready)
         return;
-    const int fds[] = {reactor->loop_set, reactor->set, reactor->timer, reactor->bell, reactor->loop_bell};
+    const int fds[] = {reactor->loop_set, reactor->set, reactor->timer, reactor->wakeup, reactor->loop_wakeup};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -108,7 +108,7 @@ void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
     epoll_ctl(reactor->set, EPOLL_CTL_DEL, io->fd, NULL);
 }
 
-/* --- the timer and the bells ---------------------------------------------------------------------- */
+/* --- the timer and the wakeup descriptors -------------------------------------------------------- */
 
 bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
 {
@@ -123,26 +123,26 @@ bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
     return true;
 }
 
-void simba__bell_ring(int bell)
+void simba__wakeup_raise(int wakeup)
 {
-    if (bell >= 0)
-        (void)!write(bell, &(uint64_t){1}, sizeof(uint64_t));
+    if (wakeup >= 0)
+        (void)!write(wakeup, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-void simba__bell_hush(int bell)
+void simba__wakeup_clear(int wakeup)
 {
     uint64_t count;
-    if (bell >= 0)
-        (void)!read(bell, &count, sizeof count);
+    if (wakeup >= 0)
+        (void)!read(wakeup, &count, sizeof count);
 }
 
 /* --- waiting and taking --------------------------------------------------------------------------- */
 
 void simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
 {
-    struct pollfd fds[] = {{.fd = reactor->set, .events = POLLIN}, {.fd = reactor->bell, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = reactor->set, .events = POLLIN}, {.fd = reactor->wakeup, .events = POLLIN}};
     if (poll(fds, 2, timeout_ms) > 0 && fds[1].revents)
-        simba__bell_hush(reactor->bell);
+        simba__wakeup_clear(reactor->wakeup);
 }
 
 bool simba__reactor_take(simba__reactor *reactor)

@@ -1,10 +1,12 @@
-/* Descriptors and one timer behind one epoll, and a bell.
+/* Descriptors and one timer behind one epoll, and a wakeup descriptor (an eventfd).
  *
  * One thread at a time waits here (simba__reactor_wait) and then, under the lock of the owner, has `ready` called for what it
- * found (simba__reactor_take). Everything is level-triggered: what is left undone is reported again. The bell wakes that thread.
+ * found (simba__reactor_take). Everything is level-triggered: what is left undone is reported again. The wakeup descriptor
+ * wakes that thread.
  *
  * An application may drive the client from a loop of its own. It waits at a descriptor that is readable when there is something
- * to do: an epoll of ours, with the loop's own bell. Each bell has one reader, so neither keeps the other side awake.
+ * to do: an epoll of ours, with a wakeup descriptor for the loop. Each wakeup descriptor has one reader, so neither keeps the
+ * other side awake.
  *
  * The owner calls all functions under its lock, except those marked "any thread". */
 #ifndef SIMBA_NET_REACTOR_H
@@ -14,11 +16,11 @@
 
 typedef struct simba__reactor {
     bool ready;
-    int set;       /* the epoll: descriptors and the timer */
-    int timer;     /* a timerfd on the boot-time clock */
-    int bell;      /* an eventfd */
-    int loop_set;  /* of an application's loop; -1: there is none */
-    int loop_bell; /* likewise */
+    int set;         /* the epoll: descriptors and the timer */
+    int timer;       /* a timerfd on the boot-time clock */
+    int wakeup;      /* an eventfd */
+    int loop_set;    /* of an application's loop; -1: there is none */
+    int loop_wakeup; /* likewise */
     simba_io *first;
     simba_local armed; /* the time that the timer is set to */
 } simba__reactor;
@@ -36,13 +38,13 @@ void simba__reactor_remove(simba__reactor *reactor, simba_io *io);
 /* Let the timer fire at this time, at the latest. False: the system refuses. */
 bool simba__reactor_arm(simba__reactor *reactor, simba_local at);
 
-/* Any thread, without the lock: wait until a descriptor or the timer is ready or the bell rings, up to so many milliseconds; -1:
- * no limit. */
+/* Any thread, without the lock: wait until a descriptor or the timer is ready or the wakeup is raised, up to so many
+ * milliseconds; -1: no limit. */
 void simba__reactor_wait(const simba__reactor *reactor, int timeout_ms);
 /* Call `ready` for all descriptors that are ready now. True: the timer has fired. */
 bool simba__reactor_take(simba__reactor *reactor);
 /* Any thread. */
-void simba__bell_ring(int bell);
-void simba__bell_hush(int bell);
+void simba__wakeup_raise(int wakeup);
+void simba__wakeup_clear(int wakeup);
 
 #endif

@@ -32,13 +32,14 @@ struct simba__lookup {
     char name[];
 };
 
-/* In a turn. `over` follows in another one, whatever happens; then it is freed. NULL: out of memory. */
+/* In a critical section of the client. `over` follows in another one, whatever happens; then it is freed. NULL: out of
+ * memory. */
 simba__lookup *simba__lookup_start(simba_host *host, const char *name, int port, void (*over)(simba__lookup *lookup),
                                    void *owner);
-/* In a turn: nobody waits for it any more. If it has not begun yet, it finds nothing. */
+/* In a critical section of the client: nobody waits for it any more. If it has not begun yet, it finds nothing. */
 void simba__lookup_give_up(simba__lookup *lookup);
 
-/* --- several hosts, one after the other, for client libraries that would otherwise look names up in a turn, at any time ---
+/* --- several hosts, one after the other, for client libraries that would otherwise look names up in a critical section ---
  *
  * An address, or the folder of a unix socket, stays as it is. */
 

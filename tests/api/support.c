@@ -11,7 +11,7 @@
 enum { WATCHDOG_S = 40, NOTES_MAX = 8 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t bell;
+static pthread_cond_t changed;
 static unsigned notes;
 static unsigned tests;
 static char url[64];
@@ -34,7 +34,7 @@ int test_setup(void **state)
         pthread_condattr_t attr;
         pthread_condattr_init(&attr);
         pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-        pthread_cond_init(&bell, &attr);
+        pthread_cond_init(&changed, &attr);
         pthread_condattr_destroy(&attr);
         signal(SIGALRM, bark);
     }
@@ -78,7 +78,7 @@ void board_lock(void)
 
 void board_unlock(void)
 {
-    pthread_cond_broadcast(&bell);
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
@@ -90,7 +90,7 @@ bool board_wait(int64_t deadline_ms)
         return false;
     const int64_t until = deadline_ms - now < MOMENT_MS ? deadline_ms : now + MOMENT_MS;
     const struct timespec at = {(time_t)(until / 1000), (long)(until % 1000 * 1000000)};
-    pthread_cond_timedwait(&bell, &lock, &at);
+    pthread_cond_timedwait(&changed, &lock, &at);
     return true;
 }
 
@@ -99,7 +99,7 @@ void gate_pass(struct gate *gate)
     board_lock();
     gate->waiting++;
     board_unlock();
-    EXPECT(WITHIN(PATIENCE_MS, gate->open));
+    EXPECT(WITHIN(TIMEOUT_MS, gate->open));
     board_lock();
     gate->waiting--;
     board_unlock();
@@ -260,7 +260,7 @@ static void work_off(void *arg)
 {
     struct executor *executor = arg;
     for (bool over = false; !over;) {
-        EXPECT(WITHIN(2 * PATIENCE_MS, executor->first || executor->over));
+        EXPECT(WITHIN(2 * TIMEOUT_MS, executor->first || executor->over));
         while (executor_run(executor)) {
         }
         board_lock();

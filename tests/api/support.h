@@ -1,8 +1,8 @@
 /* What the tests of the public interface share.
  *
- * The board is one lock for all that callbacks write and tests read; whoever changes something rings a bell. Waits are
- * for an event on the board and have a deadline. Nothing here aborts a thread: what goes wrong in a callback is noted,
- * and fails the test when it ends. A watchdog ends the program if a call of the library does not return. */
+ * The board is one lock for all that callbacks write and tests read; whoever changes something notifies the waiting
+ * thread. Waits are for an event on the board and have a deadline. Nothing here aborts a thread: what goes wrong in a callback
+ * is noted, and fails the test when it ends. A watchdog ends the program if a call of the library does not return. */
 #ifndef TESTS_API_SUPPORT_H
 #define TESTS_API_SUPPORT_H
 
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#define PATIENCE_MS 10000
+#define TIMEOUT_MS 10000
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A test with its own store, the watchdog, and a look at what callbacks noted. */
@@ -27,8 +27,8 @@ int test_teardown(void **state);
 /* --- the board ---------------------------------------------------------------------------------- */
 
 void board_lock(void);
-void board_unlock(void); /* rings */
-/* With the lock: wait for the bell, a moment at most, as the library's own state does not ring. False: too late. */
+void board_unlock(void); /* notifies */
+/* With the lock: wait for a notification, a moment at most, as the library's own state does not notify. False: too late. */
 bool board_wait(int64_t deadline_ms);
 int64_t now_ms(void);
 
@@ -47,7 +47,7 @@ int64_t now_ms(void);
 /* In the test's own thread: fail it if the condition does not come to hold. */
 #define AWAIT(condition)                                                                                               \
     do {                                                                                                               \
-        if (!WITHIN(PATIENCE_MS, condition))                                                                           \
+        if (!WITHIN(TIMEOUT_MS, condition))                                                                            \
             fail_msg("waited in vain for: %s", #condition);                                                            \
     } while (0)
 

@@ -382,7 +382,7 @@ struct actor {
     simba_observer *observer;
     struct runner runner;
     unsigned seed;
-    unsigned deeds;
+    unsigned actions;
 };
 
 static void short_work(simba_run *run, void *user)
@@ -425,7 +425,7 @@ static void actor_make(struct actor *actor, simba_client *client, unsigned seed)
         0, simba_observer_new(client, names[next_random(&actor->seed) % MUTEXES], &observing, NULL, &actor->observer));
 }
 
-static int deed(struct actor *actor)
+static int take_action(struct actor *actor)
 {
     switch (next_random(&actor->seed) % 10) {
     case 0:
@@ -455,21 +455,21 @@ static void act(void *arg)
 {
     struct actor *actor = arg;
     for (int rc = 0; rc != SIMBA_ECLOSED;) {
-        rc = deed(actor);
+        rc = take_action(actor);
         EXPECT(rc == 0 || rc == SIMBA_ESTATE || rc == SIMBA_ETIMEDOUT || rc == SIMBA_ECANCELED || rc == SIMBA_ELOST ||
                rc == SIMBA_ECLOSED);
         board_lock();
-        actor->deeds++;
+        actor->actions++;
         board_unlock();
     }
 }
 
-static unsigned deeds_of(const struct actor *actors)
+static unsigned actions_of(const struct actor *actors)
 {
-    unsigned deeds = 0;
+    unsigned actions = 0;
     for (int i = 0; i < ACTORS; i++)
-        deeds += actors[i].deeds;
-    return deeds;
+        actions += actors[i].actions;
+    return actions;
 }
 
 static void close_in_the_middle(simba_dispatch form, unsigned seed)
@@ -488,7 +488,7 @@ static void close_in_the_middle(simba_dispatch form, unsigned seed)
     }
     const unsigned enough = next_random(&seed) % 300;
     AWAIT((form != SIMBA_DISPATCH_FD || (board_unlock(), simba_client_dispatch(client), board_lock(), true)) &&
-          deeds_of(actors) >= enough);
+          actions_of(actors) >= enough);
     client_close(client);
     for (int i = 0; i < ACTORS; i++) {
         runner_join(&actors[i].runner);

@@ -212,7 +212,7 @@ static void lease_is_renewed_and_bounded(void **state)
     struct player *player = player_new(client, "m", NULL, &timing);
     assert_rc(0, simba_contender_start(player->contender));
     AWAIT(player->leads);
-    const int64_t deadline = now_ms() + PATIENCE_MS;
+    const int64_t deadline = now_ms() + TIMEOUT_MS;
     while (client_stats(client).renewals < 4) {
         const int64_t held_for_ms = simba_contender_held_for_ms(player->contender);
         assert_true(held_for_ms > 0);
@@ -634,13 +634,13 @@ static void on_freed_comes_once(void **state)
 static void stop_and_free_from_another_callback(void **state)
 {
     (void)state;
-    void (*const deeds[])(struct player *) = {stop_other, free_other};
-    for (size_t i = 0; i < COUNT_OF(deeds); i++) {
+    void (*const actions[])(struct player *) = {stop_other, free_other};
+    for (size_t i = 0; i < COUNT_OF(actions); i++) {
         simba_client *client = client_open(NULL);
         struct player *victim = player_new(client, "victim", NULL, NULL);
         struct player *actor = player_new(client, "actor", NULL, NULL);
         victim->in_acquired = dawdle;
-        actor->in_acquired = deeds[i];
+        actor->in_acquired = actions[i];
         actor->other = victim;
         assert_rc(0, simba_contender_start(victim->contender));
         AWAIT(victim->gate.waiting == 1);

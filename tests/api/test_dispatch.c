@@ -99,7 +99,7 @@ static void stop_tells_on_its_own_thread(void **state)
     struct player *player = player_start(client, "m");
     AWAIT(player->acquired == 1 && !player->in_callback);
     assert_false(pthread_equal(player->thread, pthread_self()));
-    /* The strand may need a moment to come to rest after the callback. */
+    /* The queue of callbacks may need a moment to come to rest after this one. */
     AWAIT(client_stats(client).callbacks >= 1);
     assert_rc(0, simba_contender_stop(player->contender));
     assert_int_equal(1, player->released);
@@ -147,18 +147,18 @@ static void churn_keeps_the_order(void **state)
 
 /* --- the application's own loop ------------------------------------------------------------------- */
 
-static bool readable(simba_client *client, int patience_ms)
+static bool readable(simba_client *client, int timeout_ms)
 {
     struct pollfd fd = {.fd = simba_client_fd(client), .events = POLLIN};
     assert_true(fd.fd >= 0);
-    return poll(&fd, 1, patience_ms) == 1 && (fd.revents & POLLIN);
+    return poll(&fd, 1, timeout_ms) == 1 && (fd.revents & POLLIN);
 }
 
 /* Poll and dispatch until the condition holds. Whenever the descriptor is readable there is something to run. */
 #define DISPATCH_UNTIL(client, condition)                                                                              \
     do {                                                                                                               \
         while (!(condition)) {                                                                                         \
-            if (!readable(client, PATIENCE_MS))                                                                        \
+            if (!readable(client, TIMEOUT_MS))                                                                         \
                 fail_msg("polled in vain for: %s", #condition);                                                        \
             assert_true(simba_client_dispatch(client) > 0);                                                            \
         }                                                                                                              \
@@ -203,7 +203,7 @@ static void fd_tells_when_callbacks_wait(void **state)
     assert_false(readable(client, 0));
     assert_int_equal(0, simba_client_dispatch(client));
     struct player *player = player_start(client, "m");
-    assert_true(readable(client, PATIENCE_MS));
+    assert_true(readable(client, TIMEOUT_MS));
     assert_true(readable(client, 0));
     assert_int_equal(0, player->acquired);
     assert_true(simba_client_dispatch(client) > 0);
@@ -307,7 +307,7 @@ static void fd_stop_without_dispatching(void **state)
     struct player *told = player_start(client, "told");
     DISPATCH_UNTIL(client, told->acquired == 1);
     struct player *untold = player_start(client, "untold");
-    assert_true(readable(client, PATIENCE_MS));
+    assert_true(readable(client, TIMEOUT_MS));
 
     assert_rc(0, simba_contender_stop(told->contender));
     assert_int_equal(1, told->released);
@@ -367,7 +367,7 @@ static void dispatch_counted(simba_client *client, const int *ran, int wanted)
     int answered = 0;
     const int before = *ran;
     while (*ran < before + wanted) {
-        assert_true(readable(client, PATIENCE_MS));
+        assert_true(readable(client, TIMEOUT_MS));
         answered += simba_client_dispatch(client);
     }
     assert_int_equal(answered, *ran - before);

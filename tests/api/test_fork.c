@@ -91,7 +91,7 @@ static bool child_end(struct child child)
 {
     struct pollfd end = {.fd = child.pipe, .events = POLLIN};
     int status = -1;
-    const bool in_time = poll(&end, 1, PATIENCE_MS) == 1;
+    const bool in_time = poll(&end, 1, TIMEOUT_MS) == 1;
     if (!in_time)
         kill(child.pid, SIGKILL);
     waitpid(child.pid, &status, 0);
@@ -364,13 +364,13 @@ static void fork_inside_a_callback(void **state)
     (void)state;
     struct family family;
     family_make(&family);
-    void (*const deeds[])(void *) = {look_at_handles, open_own};
-    for (size_t i = 0; i < COUNT_OF(deeds); i++) {
+    void (*const actions[])(void *) = {look_at_handles, open_own};
+    for (size_t i = 0; i < COUNT_OF(actions); i++) {
         struct player *data = player_new(family.client, "data", NULL, NULL);
         struct player *player = player_new(family.client, "forks", NULL, NULL);
         data->user = &family;
         player->other = data;
-        memcpy(&player->user, &deeds[i], sizeof player->user);
+        memcpy(&player->user, &actions[i], sizeof player->user);
         player->in_acquired = fork_in_callback;
         assert_rc(0, simba_contender_start(player->contender));
         AWAIT(player->acquired == 1 && !player->in_callback);

@@ -18,7 +18,7 @@ static atomic_uint acquires, renewals, releases;
 
 struct hostile {
     simba_host *host;
-    simba_topic *topic;
+    simba_watch *watch;
     simba_owner owner;
     uint64_t token;
 };
@@ -88,18 +88,18 @@ static void hostile_flush(void *self)
     (void)self;
 }
 
-static int hostile_watch(void *self, simba_topic *topic)
+static int hostile_watch(void *self, simba_watch *watch)
 {
     struct hostile *store = self;
-    store->topic = topic;
+    store->watch = watch;
     return 0;
 }
 
-static void hostile_unwatch(void *self, simba_topic *topic)
+static void hostile_unwatch(void *self, simba_watch *watch)
 {
     struct hostile *store = self;
-    (void)topic;
-    store->topic = NULL;
+    (void)watch;
+    store->watch = NULL;
 }
 
 static void hostile_close(void *self)
@@ -108,13 +108,13 @@ static void hostile_close(void *self)
     store->host->closed(store->host);
 }
 
-/* Says, in a turn, that somebody has it who cannot. */
+/* Says, in a critical section, that somebody has it who cannot. */
 static void hostile_woken(void *self)
 {
     struct hostile *store = self;
     const simba_push push = {.kind = SIMBA_PUSH_ACQUIRED, .owner = {.token = 1}};
-    if (store->topic)
-        store->host->push(store->host, store->topic, &push);
+    if (store->watch)
+        store->host->push(store->host, store->watch, &push);
 }
 
 static int register_store(void **state)
@@ -293,13 +293,13 @@ static void a_push_without_an_owner_is_a_reason_to_ask(void **state)
     (void)state;
     simba_client *client = open_hostile();
     const simba_timing patient =
-        lease(100 * PATIENCE_MS, PATIENCE_MS); /* nothing is renewed meanwhile but for the push */
+        lease(100 * TIMEOUT_MS, TIMEOUT_MS); /* nothing is renewed meanwhile but for the push */
     struct player *player = player_new(client, "m", NULL, &patient);
     assert_rc(0, simba_contender_start(player->contender));
     AWAIT(player->acquired == 1);
     const unsigned before = atomic_load(&renewals);
     opened->host->wake(opened->host);
-    assert_true(WITHIN(PATIENCE_MS, atomic_load(&renewals) > before));
+    assert_true(WITHIN(TIMEOUT_MS, atomic_load(&renewals) > before));
     board_lock();
     assert_int_equal(player->released, 0);
     board_unlock();

@@ -449,7 +449,7 @@ static void given_up_on_a_silent_store(void **state)
     struct attempt waits;
     simba_client *other = client_open(NULL);
     simba_locker *next = locker_new(other, "the-mutex", NULL, NULL);
-    simba_client *client = open_faulty(&fault, 4 * PATIENCE_MS); /* so none of what follows waits for an answer */
+    simba_client *client = open_faulty(&fault, 4 * TIMEOUT_MS); /* so none of what follows waits for an answer */
     simba_locker *locker = locker_new(client, "the-mutex", NULL, NULL);
     tck_fault_hold(fault, SIMBA_OP_ACQUIRE);
     tck_fault_hold(fault, SIMBA_OP_RELEASE);
@@ -480,7 +480,7 @@ static void given_up_on_a_silent_store(void **state)
     runner_join(&waits.runner);
     assert_rc(SIMBA_ECANCELED, waits.rc);
     tck_fault_let_go(fault, SIMBA_OP_ACQUIRE);
-    assert_rc(0, simba_locker_acquire(next, PATIENCE_MS, NULL));
+    assert_rc(0, simba_locker_acquire(next, TIMEOUT_MS, NULL));
     assert_int_equal(0, simba_locker_held_for_ms(locker));
     simba_locker_free(locker);
     client_close(client);
@@ -497,7 +497,7 @@ static void store_comes_back(void **state)
     simba_client *client = open_faulty(&fault, 30);
     simba_locker *locker = locker_new(client, "m", NULL, NULL);
     tck_fault_fail_nth(fault, SIMBA_OP_ACQUIRE, 1);
-    assert_rc(0, simba_locker_acquire(locker, PATIENCE_MS, NULL));
+    assert_rc(0, simba_locker_acquire(locker, TIMEOUT_MS, NULL));
     assert_rc(0, simba_locker_release(locker, NULL));
     simba_locker_free(locker);
     client_close(client);
@@ -537,17 +537,17 @@ static void refuse_nothing(void *self)
     (void)self;
 }
 
-static int refuse_watch(void *self, simba_topic *topic)
+static int refuse_watch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
     return 0;
 }
 
-static void refuse_unwatch(void *self, simba_topic *topic)
+static void refuse_unwatch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
 }
 
 static void refuse_close(void *self)
@@ -604,7 +604,7 @@ static void waiter_gets_it(void **state)
         simba_locker *waiter = locker_new(clients[i], "m", NULL, NULL);
         assert_rc(0, simba_locker_acquire(owner, 0, NULL));
         struct attempt waits;
-        attempt_start(&waits, waiter, i ? -1 : PATIENCE_MS);
+        attempt_start(&waits, waiter, i ? -1 : TIMEOUT_MS);
         AWAIT_WAITING(waiter);
         assert_false(waits.runner.done);
         const int64_t before = now_ms();
@@ -631,7 +631,7 @@ static void cancelled_by_another_thread(void **state)
     assert_rc(0, simba_locker_acquire(owner, 0, NULL));
     for (int i = 0; i < 20; i++) {
         struct attempt waits;
-        attempt_start(&waits, waiter, i % 2 ? -1 : PATIENCE_MS);
+        attempt_start(&waits, waiter, i % 2 ? -1 : TIMEOUT_MS);
         AWAIT_WAITING(waiter);
         assert_rc(0, simba_locker_cancel(waiter));
         runner_join(&waits.runner);
@@ -700,7 +700,7 @@ static void hammer(void *arg)
     simba_locker *locker = self->shared;
     EXPECT(locker || simba_locker_new(self->client, "m", NULL, NULL, &locker) == 0);
     for (int i = 0; i < BLOWS; i++) {
-        const int rc = simba_locker_acquire(locker, self->shared || i % 4 == 3 ? 0 : PATIENCE_MS, NULL);
+        const int rc = simba_locker_acquire(locker, self->shared || i % 4 == 3 ? 0 : TIMEOUT_MS, NULL);
         if (rc == 0) {
             /* A sanitizer sees a race here if two are inside, or if one does not see what the other wrote. */
             ++*self->counter;
@@ -840,7 +840,7 @@ static void lock_inside(struct player *player)
 {
     simba_locker *locker;
     EXPECT(simba_locker_new(player->user, "inner", NULL, NULL, &locker) == 0);
-    EXPECT(simba_locker_acquire(locker, PATIENCE_MS, NULL) == 0);
+    EXPECT(simba_locker_acquire(locker, TIMEOUT_MS, NULL) == 0);
     EXPECT(simba_locker_release(locker, NULL) == 0);
     simba_locker_free(locker);
 }

@@ -139,7 +139,7 @@ static void at_once_while_another_does_it(void **state)
     simba_locker *first = locker_new(client, 3600000, 0);
     simba_locker *second = locker_new(client, 3600000, 0);
     assert_rc(0, simba_locker_acquire(first, 0, NULL));
-    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(second, PATIENCE_MS / 10, NULL));
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(second, TIMEOUT_MS / 10, NULL));
     assert_rc(SIMBA_ESTATE, simba_locker_acquire(first, 0, NULL));
     simba_locker_free(first);
     simba_locker_free(second);
@@ -150,7 +150,7 @@ static void at_once_while_another_does_it(void **state)
 static void await_and_count(void *arg)
 {
     simba_locker *locker = arg;
-    const int rc = simba_locker_acquire(locker, PATIENCE_MS, NULL);
+    const int rc = simba_locker_acquire(locker, TIMEOUT_MS, NULL);
     EXPECT(rc == 0 || rc == SIMBA_ETOOSOON);
     if (rc == 0)
         EXPECT(simba_locker_release(locker, NULL) == 0);
@@ -240,7 +240,7 @@ static void what_was_cut_short_begins_again(void **state)
 
 static void await_too_soon(void *arg)
 {
-    EXPECT(simba_locker_acquire(arg, PATIENCE_MS, NULL) == SIMBA_ETOOSOON);
+    EXPECT(simba_locker_acquire(arg, TIMEOUT_MS, NULL) == SIMBA_ETOOSOON);
 }
 
 /* Whoever waits for the end of a run finds that it has succeeded. */
@@ -282,7 +282,7 @@ static void others_record_no_end(void **state)
 
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
     assert_rc(0, simba_client_force_release(other, "m", NULL));
-    assert_rc(0, simba_locker_acquire(next, PATIENCE_MS, NULL));
+    assert_rc(0, simba_locker_acquire(next, TIMEOUT_MS, NULL));
     assert_rc(SIMBA_ELOST, simba_locker_once_end(locker, 0, NULL));
     assert_int_equal(recorded(other).ended_at_ms, 0);
     assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
@@ -349,7 +349,7 @@ static void nobody_else_for_a_while(void **state)
     assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(waiter, 0, NULL));
     simba_locker_free(locker);
     client_close(client);
-    assert_rc(0, simba_locker_acquire(waiter, PATIENCE_MS, NULL));
+    assert_rc(0, simba_locker_acquire(waiter, TIMEOUT_MS, NULL));
     assert_true(now_ms() - start_ms >= MIN_HOLD_MS);
     assert_rc(0, simba_locker_release(waiter, NULL));
 

@@ -35,18 +35,18 @@ static void loop_close(simba_client *client)
     close(loop);
 }
 
-static bool is_due(int patience_ms)
+static bool is_due(int timeout_ms)
 {
     struct epoll_event event;
-    return epoll_wait(loop, &event, 1, patience_ms) == 1;
+    return epoll_wait(loop, &event, 1, timeout_ms) == 1;
 }
 
 static unsigned dispatched;
 
-/* A round of the loop. False: there was nothing to do for so long. */
-static bool turn_round(simba_client *client, int patience_ms)
+/* An iteration of the loop. False: there was nothing to do for so long. */
+static bool run_iteration(simba_client *client, int timeout_ms)
 {
-    if (!is_due(patience_ms))
+    if (!is_due(timeout_ms))
         return false;
     assert_true(simba_client_dispatch(client) >= 0);
     dispatched++;
@@ -56,7 +56,7 @@ static bool turn_round(simba_client *client, int patience_ms)
 #define LOOP_UNTIL(client, condition)                                                                                  \
     do {                                                                                                               \
         while (!(condition))                                                                                           \
-            if (!turn_round(client, PATIENCE_MS))                                                                      \
+            if (!run_iteration(client, TIMEOUT_MS))                                                                    \
                 fail_msg("polled in vain for: %s", #condition);                                                        \
     } while (0)
 
@@ -163,10 +163,10 @@ static void a_handover_takes_one_dispatch(void **state)
     AWAIT(leader->leads);
     simba_client *client = loop_open(store_url());
     struct player *waiter = player_start(client, "m");
-    while (turn_round(client, 0))
+    while (run_iteration(client, 0))
         ;
     assert_rc(0, simba_contender_stop(leader->contender));
-    assert_true(is_due(PATIENCE_MS));
+    assert_true(is_due(TIMEOUT_MS));
     simba_client_dispatch(client);
     assert_int_equal(1, waiter->acquired);
     assert_false(is_due(0));
@@ -347,7 +347,7 @@ static void a_thread_that_polls_is_cancelled(void **state)
     assert_rc(0, simba_locker_cancel(waiter.locker));
     runner_join(&waiter.runner);
     assert_rc(SIMBA_ECANCELED, waiter.rc);
-    assert_true(now_ms() - cancelled_ms < PATIENCE_MS);
+    assert_true(now_ms() - cancelled_ms < TIMEOUT_MS);
     simba_locker_free(waiter.locker);
     player_free(holder);
     loop_close(client);
@@ -365,7 +365,7 @@ static void waiting_callbacks_keep_nobody_busy(void **state)
     struct waiter waiter;
     waiter_start(&waiter, client, "a", -1);
     struct player *player = player_start(client, "b");
-    assert_true(is_due(PATIENCE_MS));
+    assert_true(is_due(TIMEOUT_MS));
     const int64_t before_ms = cpu_ms();
     poll(NULL, 0, WHOLE_MS);
     assert_true(cpu_ms() - before_ms < WHOLE_MS / 2);
@@ -386,7 +386,7 @@ static void lock_again_and_again(void *arg)
     simba_locker *locker = NULL;
     EXPECT(simba_locker_new(arg, "contended", NULL, NULL, &locker) == 0);
     for (int i = 0; i < 100; i++) {
-        EXPECT(simba_locker_acquire(locker, PATIENCE_MS, NULL) == 0);
+        EXPECT(simba_locker_acquire(locker, TIMEOUT_MS, NULL) == 0);
         EXPECT(simba_locker_release(locker, NULL) == 0);
     }
     simba_locker_free(locker);
@@ -404,13 +404,13 @@ static void a_loop_beside_threads(void **state)
         runner_start(&runners[i], lock_again_and_again, clients[i == 3]);
     for (int i = 0; i < THREADS; i++) {
         while (!WITHIN(0, runners[i].done))
-            turn_round(clients[0], 10);
+            run_iteration(clients[0], 10);
         runner_join(&runners[i]);
     }
     LOOP_UNTIL(clients[0], client_stats(clients[0]).renewals >= 3);
     assert_int_equal(1, player->acquired);
     assert_int_equal(0, player->released);
-    while (turn_round(clients[0], 0))
+    while (run_iteration(clients[0], 0))
         ;
     player_free(player);
     loop_close(clients[0]);

@@ -482,7 +482,7 @@ static void on_the_dispatching_thread(void **state)
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct shift *shift = shift_busy(client, "m");
     assert_rc(0, simba_scheduler_start(shift->scheduler));
-    const int64_t deadline = now_ms() + PATIENCE_MS;
+    const int64_t deadline = now_ms() + TIMEOUT_MS;
     while (shift->runs < 3) {
         assert_true(simba_client_dispatch(client) >= 0);
         assert_true(now_ms() < deadline);

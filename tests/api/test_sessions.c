@@ -63,17 +63,17 @@ static void store_expire(void *self, simba_request *request)
     (store->host->fail)(store->host, request, SIMBA_ETIMEDOUT, "nothing: no answer in time");
 }
 
-static int store_watch(void *self, simba_topic *topic)
+static int store_watch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
     return 0;
 }
 
-static void store_unwatch(void *self, simba_topic *topic)
+static void store_unwatch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
 }
 
 static void store_nothing(void *self)

@@ -55,9 +55,9 @@ static void lock_free_functions_answer_in_a_handler(void **state)
     assert_rc(0, simba_contender_start(asked_too));
     sigaction(SIGUSR1, &action, NULL);
     runner_start(&runner, pester, &who);
-    const int64_t until_ms = now_ms() + PATIENCE_MS;
+    const int64_t until_ms = now_ms() + TIMEOUT_MS;
     while ((atomic_load(&answers) < 500 || atomic_load(&positive) == 0) && now_ms() < until_ms) {
-        assert_rc(0, simba_locker_acquire(asked, PATIENCE_MS, NULL));
+        assert_rc(0, simba_locker_acquire(asked, TIMEOUT_MS, NULL));
         assert_true(client_stats(client).held >= 1);
         assert_rc(0, simba_locker_release(asked, NULL));
     }
@@ -119,7 +119,7 @@ static void call_from_log(void *user, simba_log_level level, const char *text)
         simba_client_stats(*client, &stats);
 }
 
-static void call_simba_in_a_turn(void)
+static void call_simba_in_a_critical_section(void)
 {
     static simba_client *client;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
@@ -146,7 +146,7 @@ static void a_call_from_inside_is_refused(void **state)
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         dup2(ends[1], STDERR_FILENO);
         alarm(10);
-        call_simba_in_a_turn();
+        call_simba_in_a_critical_section();
         _exit(0);
     }
     close(ends[1]);

@@ -234,7 +234,7 @@ static void rows_say_their_size(void **state)
     simba_locker *locker = NULL;
     unsigned rows = 0;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
-    assert_rc(0, simba_locker_acquire(locker, PATIENCE_MS, NULL));
+    assert_rc(0, simba_locker_acquire(locker, TIMEOUT_MS, NULL));
     assert_rc(0, simba_client_list(client, NULL, check_listing, &rows, NULL));
     assert_int_equal(rows, 1);
     simba_locker_free(locker);
@@ -293,17 +293,17 @@ static void teller_nothing(void *self)
     (void)self;
 }
 
-static int teller_watch(void *self, simba_topic *topic)
+static int teller_watch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
     return 0;
 }
 
-static void teller_unwatch(void *self, simba_topic *topic)
+static void teller_unwatch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
 }
 
 static void teller_close(void *self)

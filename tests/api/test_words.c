@@ -47,17 +47,17 @@ static void loud_nothing(void *self)
     (void)self;
 }
 
-static int loud_watch(void *self, simba_topic *topic)
+static int loud_watch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
     return 0;
 }
 
-static void loud_unwatch(void *self, simba_topic *topic)
+static void loud_unwatch(void *self, simba_watch *watch)
 {
     (void)self;
-    (void)topic;
+    (void)watch;
 }
 
 static void loud_close(void *self)

@@ -24,9 +24,9 @@ static inline bool play(unsigned nth)
     failing_arm(FAILING_SIMBA, nth, 3);
     while (testhost_open(&a, STORE, STORE_URL, &err) < 0)
         assert_int_equal(err.code, SIMBA_ENOMEM);
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     ask_whatever(SIMBA_OP_ACQUIRE, "orders", 1, 0);
-    const bool watched = testhost_watch(&a, &topic) == 0;
+    const bool is_watched = testhost_watch(&a, &watched) == 0;
     testhost_pump(&a, NULL, 20); /* it polls, and may begin to listen */
     testhost_request two[2] = {testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0),
                                testhost_request_of(&a, SIMBA_OP_ACQUIRE, again, "me", 1, 0)};
@@ -36,8 +36,8 @@ static inline bool play(unsigned nth)
     ask_whatever(SIMBA_OP_EXAMINE, NULL, 0, 0);
     ask_whatever(SIMBA_OP_RELEASE, "orders", 1, 0);
     testhost_advance(&a, 1000);
-    if (watched)
-        testhost_unwatch(&a, &topic);
+    if (is_watched)
+        testhost_unwatch(&a, &watched);
     const bool failed = failing_disarm() > 0;
     testhost_advance(&a, 1000); /* a failure to connect is remembered for a while */
     assert_mine(acquire(&a, "afterwards", "me", 1));

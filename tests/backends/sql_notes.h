@@ -97,11 +97,11 @@ static inline void about_forget(void **state)
 static inline void note_is_told(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders", .observed = true};
+    simba_watch watched = {.mutex = "orders", .observed = true};
     open_store(&a);
     open_store(&b);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     for (uint64_t number = 1; number <= 2; number++) {
         b.noted_pushes = 0;
         assert_int_equal(write_note(&a, "orders", "me", 1, token, number, "page").outcome, SIMBA_MINE);
@@ -112,7 +112,7 @@ static inline void note_is_told(void **state)
     b.noted_pushes = 0;
     assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
     assert_true(await_noted(&b, 1500));
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&a);
     testhost_close(&b);
 }

@@ -178,21 +178,21 @@ static long long pass(testhost *h, int64_t ms)
 static void about_watch(void **state)
 {
     (void)state;
-    simba_topic topics[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
+    simba_watch watches[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
     open_store(&a);
     open_store(&b);
     a.still_at =
         simba__clock_boot(); /* the pauses between looks grow with the steps alone, however busy the machine is */
     assert_mine(acquire(&b, "a", "you", 1));
     for (int i = 0; i < 3; i++)
-        watch(&a, &topics[i]);
+        watch(&a, &watches[i]);
     assert_in_range(pass(&a, 1000), 10, 30); /* not three times as many */
     assert_int_equal(a.push_count, 0);
     assert_mine(ask(&b, SIMBA_OP_RELEASE, "a", "you", 1, 1));
     pass(&a, 100);
     assert_int_equal(a.push_count, 1);
     assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
-    assert_ptr_equal(a.pushes[0].topic, &topics[0]);
+    assert_ptr_equal(a.pushes[0].watch, &watches[0]);
 
     pass(&a, 15000);
     assert_true(pass(&a, 10000) < 20);
@@ -211,7 +211,7 @@ static void about_watch(void **state)
     assert_int_equal(a.push_count, 4);
     assert_int_equal(a.pushes[3].push.kind, SIMBA_PUSH_RELEASED);
     for (int i = 0; i < 3; i++)
-        testhost_unwatch(&a, &topics[i]);
+        testhost_unwatch(&a, &watches[i]);
     assert_int_equal(pass(&a, 2000), 0);
     testhost_close(&a);
     testhost_close(&b);
@@ -221,17 +221,17 @@ static void about_watch(void **state)
 static void watch_own(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "a"};
+    simba_watch watched = {.mutex = "a"};
     open_store(&a);
     const simba_reply won = acquire(&a, "a", "me", 1);
-    watch(&a, &topic);
+    watch(&a, &watched);
     ask(&a, SIMBA_OP_RELEASE, "a", "me", 1, won.owner.token);
     assert_int_equal(a.push_count, 1);
     assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
     acquire(&a, "a", "me", 2);
     assert_int_equal(a.push_count, 2);
     assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -279,7 +279,7 @@ static void renewal_by_another_connection(void **state)
 static void older_row(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     for (int i = 0; i < 5; i++) {
         const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -288,7 +288,7 @@ static void older_row(void **state)
     }
     const simba_reply held = acquire(&a, "orders", "me", 1);
     assert_mine(held);
-    watch(&a, &topic);
+    watch(&a, &watched);
     say("update simba_mutex set owner_id = '', acquired_at = 0, ttl_at = 0, transition_at = 0, version = 2");
     assert_owned_by(acquire(&a, "orders", "you", 2), "");
     assert_true(a.push_count > 0);
@@ -299,7 +299,7 @@ static void older_row(void **state)
     const simba_reply next = acquire(&a, "orders", "you", 2);
     assert_mine(next);
     assert_true(next.owner.token > held.owner.token);
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 

@@ -112,10 +112,10 @@ static inline int setup(void **state)
                             : (puts("1..0 # SKIP mariadbd is not installed"), 0))
 
 /* Watch, and be told what there is. */
-static inline void watch(testhost *h, simba_topic *topic)
+static inline void watch(testhost *h, simba_watch *watched)
 {
     const size_t before = h->push_count;
-    assert_int_equal(testhost_watch(h, topic), 0);
+    assert_int_equal(testhost_watch(h, watched), 0);
     for (int i = 0; i < 10000 && h->push_count == before; i++)
         testhost_pump(h, NULL, 1);
     assert_int_equal(h->push_count, before + 1);

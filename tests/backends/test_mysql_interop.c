@@ -131,8 +131,8 @@ static void jvm_releases_to_us(void **state)
     (void)state;
     open_store(&a);
     jvm_acquire("orders", "jvm", 10000, 6000);
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     await_tick(); /* so that the renewal ends later */
     jvm_acquire("orders", "jvm", 10000, 6000);
     poll_once(&a);
@@ -143,7 +143,7 @@ static void jvm_releases_to_us(void **state)
     assert_int_equal(a.push_count, 2);
     assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_RELEASED);
     assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -154,8 +154,8 @@ static void jvm_renews_on_its_table(void **state)
     (void)state;
     open_store(&a);
     jvm_acquire("orders", "jvm", 10000, 6000);
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     assert_int_equal(a.pushes[0].push.owner.token, 0);
     for (size_t i = 0; i < 3; i++) {
         await_tick();
@@ -169,7 +169,7 @@ static void jvm_renews_on_its_table(void **state)
     assert_int_equal(a.listed_count, 1);
     assert_string_equal(a.listed[0].owner.id, "jvm");
     assert_int_equal(a.listed[0].owner.token, 0);
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     jvm_release("orders", "jvm");
     const simba_reply won = acquire(&a, "orders", "me", 1); /* what we hold has one */
     assert_mine(won);

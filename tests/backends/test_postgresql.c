@@ -200,19 +200,19 @@ static bool await_push(testhost *h, simba_push_kind kind, int64_t ms)
 static void release_is_pushed(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     assert_int_equal(wait_in_line(&b, "orders", "you", 2).place, 1);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     const unsigned before = logged("LOG:  ");
     testhost_pump(&b, NULL, 1200);
     assert_int_equal(logged("LOG:  ") - before, 0);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
     assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 500));
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&a);
     testhost_close(&b);
 }
@@ -263,11 +263,11 @@ static void no_notification_for_nobody(void **state)
     assert_true(count_notifications() > before);
 }
 
-/* The first in line is told first. If it does not come, the second finds out by itself. */
+/* The first in the queue is told first. If it does not come, the second finds out by itself. */
 static void first_in_line(void **state)
 {
     (void)state;
-    simba_topic first = {.mutex = "orders"}, second = {.mutex = "orders"};
+    simba_watch first = {.mutex = "orders"}, second = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
     open_store(&c);
@@ -305,7 +305,7 @@ static void first_in_line(void **state)
 static void dead_client(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
     open_store(&c);
@@ -314,13 +314,13 @@ static void dead_client(void **state)
         wait_in_line(&b, "orders", "you", nonce);
     say("update simba_mutex_waiters set since = since - 1000");
     assert_int_equal(wait_in_line(&c, "orders", "they", 6).place, 5);
-    assert_int_equal(testhost_watch(&c, &topic), 0);
+    assert_int_equal(testhost_watch(&c, &watched), 0);
     await_hearing(&c, SIMBA__SQL_HEARS);
     testhost_pump(&c, NULL, 100); /* it has looked, and relies on notifications */
     c.push_count = 0;
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
     assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 1000));
-    testhost_unwatch(&c, &topic);
+    testhost_unwatch(&c, &watched);
     testhost_close(&a);
     testhost_close(&b);
     testhost_close(&c);
@@ -330,7 +330,7 @@ static void dead_client(void **state)
 static void departed_waiter(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
     open_store(&c);
@@ -338,14 +338,14 @@ static void departed_waiter(void **state)
     wait_in_line(&b, "orders", "you", 2);
     say("update simba_mutex_waiters set since = since - 1000");
     wait_in_line(&c, "orders", "they", 3);
-    assert_int_equal(testhost_watch(&c, &topic), 0);
+    assert_int_equal(testhost_watch(&c, &watched), 0);
     await_hearing(&c, SIMBA__SQL_HEARS);
     c.still_at = simba__clock_boot(); /* it never looks by itself */
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
     ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0);
     assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 5000));
     c.still_at = (simba_local){0};
-    testhost_unwatch(&c, &topic);
+    testhost_unwatch(&c, &watched);
     testhost_close(&a);
     testhost_close(&b);
     testhost_close(&c);
@@ -365,12 +365,12 @@ static int port_of(const simba__sql_session *session)
 static void listener_lost(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     say("select pg_terminate_backend(pid) from pg_stat_activity where client_port = %d",
         port_of(&((const simba__sql_store *)b.store)->reader));
@@ -381,7 +381,7 @@ static void listener_lost(void **state)
     assert_true(await_push(&b, SIMBA_PUSH_SESSION_BACK, 5000)); /* its waiters enter the queue anew */
     await_hearing(&b, SIMBA__SQL_HEARS);
     assert_int_equal(b.warnings, 0);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&a);
     testhost_close(&b);
 }
@@ -396,12 +396,12 @@ static void set_read_only(const char *value)
     assert_string_equal(say("show default_transaction_read_only"), value);
 }
 
-/* After a fail-over the lanes are with another server, and the connection that listens may still be with the old one, which has
- * become read-only. A lane that connects anew finds out. */
+/* After a fail-over the connections are with another server, and the one that listens may still be with the old one, which has
+ * become read-only. A connection that is made anew finds out. */
 static void listener_at_the_wrong_server(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     server other;
     char url[160];
     server_init(&other);
@@ -412,7 +412,7 @@ static void listener_at_the_wrong_server(void **state)
     open_at(&b, url);
     acquire(&a, "orders", "me", 1);
     wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     set_read_only("on");
     say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba' and client_port <> %d",
@@ -426,7 +426,7 @@ static void listener_at_the_wrong_server(void **state)
     await_hearing(&b, SIMBA__SQL_HEARS);
     assert_true(server_tell_postgresql(&other, listens));
     assert_int_equal(b.warnings, 0);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&a);
     testhost_close(&b);
     server_fini(&other);
@@ -488,7 +488,7 @@ static void least_privileges(void **state)
 {
     (void)state;
     char url[160];
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     snprintf(url, sizeof url, "postgresql://simple@127.0.0.1:%d/simba?sslmode=disable", postgresql.port);
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -499,7 +499,7 @@ static void least_privileges(void **state)
     assert_int_equal(err.code, SIMBA_EPERM);
     say(RIGHTS);
     wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
     assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 500));
@@ -509,7 +509,7 @@ static void least_privileges(void **state)
     assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
     ask(&b, SIMBA_OP_LIST, NULL, NULL, 0, 0);
     assert_int_equal(b.listed_count, 1);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     say("revoke update on simba_mutex from simple");
     ask(&b, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
     bool is_found = false;

@@ -117,7 +117,7 @@ static inline int setup(void **state)
     (server_has("postgres") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
                             : (puts("1..0 # SKIP postgres is not installed"), 0))
 
-/* A contender that waits: its acquire is refused, and it enters the line. */
+/* A contender that waits: its acquire is refused, and it enters the queue. */
 static inline simba_reply wait_in_line(testhost *h, const char *mutex, const char *id, uint64_t nonce)
 {
     testhost_request r = testhost_request_of(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);

@@ -73,7 +73,7 @@ static int run_kit(progress *p)
     options.out = open_output(p);
     options.ttl_ms = ref_scaled_ms(options.ttl_ms);
     options.transition_ms = ref_scaled_ms(options.transition_ms);
-    options.patience_ms = ref_scaled_ms(options.patience_ms);
+    options.timeout_ms = ref_scaled_ms(options.timeout_ms);
     const int rc = simba_tck_run(url, &options, &err, &result);
     fclose(options.out);
     if (rc < 0)

@@ -8,16 +8,16 @@ static void lengthen_note(void)
 
 #include "backends/sql_notes.h"
 
-/* A waiter in line is notified, and does not have to look. A note that nobody waits for notifies nobody. */
+/* A waiter in the queue is notified, and does not have to look. A note that nobody waits for notifies nobody. */
 static void waiter_is_notified(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     for (int i = 0; i < 500 && hearing_of(&b) != SIMBA__SQL_HEARS; i++)
         testhost_pump(&b, NULL, 10);
     testhost_pump(&b, NULL, 200); /* it has looked, and relies on notifications */
@@ -26,7 +26,7 @@ static void waiter_is_notified(void **state)
     assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     assert_true(await_noted(&b, 500));
     assert_int_equal(decisions() - before, 1);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&a);
     testhost_close(&b);
 }

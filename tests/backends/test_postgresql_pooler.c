@@ -63,15 +63,15 @@ static int64_t release_and_wait(uint64_t token)
 static void transaction_mode(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"}, later = {.mutex = "invoices"};
+    simba_watch watched = {.mutex = "orders"}, later = {.mutex = "invoices"};
     const simba_reply won = acquire(&a, "orders", "me", 1);
     wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     await_hearing(&b, SIMBA__SQL_DEAF);
     assert_int_equal(b.warnings, 1);
     assert_in(b.log, "pooler");
     assert_in_range(release_and_wait(won.owner.token), 0, 1500);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
 
     /* Another mutex, and a pooler that was gone: nothing is said again, and nobody stands in a line who cannot be told. */
     server_signal(&pooler, SIGKILL);
@@ -89,14 +89,14 @@ static void transaction_mode(void **state)
 static void session_mode(void **state)
 {
     (void)state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     const simba_reply won = acquire(&a, "orders", "me", 1);
     wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &topic), 0);
+    assert_int_equal(testhost_watch(&b, &watched), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
     assert_int_equal(b.warnings, 0);
     assert_in_range(release_and_wait(won.owner.token), 0, 500);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
 }
 
 int main(void)

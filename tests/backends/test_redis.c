@@ -473,8 +473,8 @@ static void about_databases(void **state)
     for (int i = 0; i < 2; i++) {
         open_at(&a, urls[i]);
         open_at(&b, urls[1 - i]);
-        simba_topic topic = {.mutex = "orders", .observed = true};
-        watch(&b, &topic);
+        simba_watch watched = {.mutex = "orders", .observed = true};
+        watch(&b, &watched);
         assert_mine(acquire(&a, "orders", "me", 1));
         assert_mine(acquire(&b, "orders", "you", 2));
         assert_true(testhost_await_pushes(&b, 2)); /* both announced by the message that JVM contenders get */
@@ -487,7 +487,7 @@ static void about_databases(void **state)
         b.push_count = 0;
         assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
         assert_true(testhost_await_pushes(&b, 1));
-        testhost_unwatch(&b, &topic);
+        testhost_unwatch(&b, &watched);
         testhost_close(&a);
         testhost_close(&b);
     }
@@ -499,8 +499,8 @@ static void about_observing(void **state)
     (void)state;
     open_store(&a);
     open_store(&b);
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&b, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&b, &watched);
     const simba_reply won = acquire(&a, "orders", "me and myself", 1);
     assert_true(testhost_await_pushes(&b, 1));
     const simba_reply seen = ask(&b, SIMBA_OP_READ, "orders", NULL, 0, 0);
@@ -517,7 +517,7 @@ static void about_observing(void **state)
     for (size_t i = 0; i < b.push_count; i++)
         assert_int_equal(b.pushes[i].push.kind, SIMBA_PUSH_CHANGED);
     assert_int_equal(a.push_count, 1); /* who waits hears of its invitation alone */
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&a);
     testhost_close(&b);
 }
@@ -529,15 +529,15 @@ static void subscription_outlives_a_pause(void **state)
     open_store(&a);
     assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "");
     assert_string_equal(say("PUBSUB CHANNELS"), "");
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&a, &watched);
     assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
-    testhost_unwatch(&a, &topic);
-    assert_int_equal(testhost_watch(&a, &topic), 0);
+    testhost_unwatch(&a, &watched);
+    assert_int_equal(testhost_watch(&a, &watched), 0);
     testhost_pump(&a, NULL, 50);
     assert_int_equal(a.push_count, 1); /* something may have been missed */
     assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_pump(&a, NULL, 1500);
     assert_string_equal(say("PUBSUB CHANNELS"), "simba:@@revoked"); /* for as long as the client is there */
     testhost_close(&a);

@@ -164,10 +164,10 @@ static inline simba_error refused(testhost *h, simba_op op, const char *mutex)
 }
 
 /* Watch, and wait until that is in force. */
-static inline void watch(testhost *h, simba_topic *topic)
+static inline void watch(testhost *h, simba_watch *watched)
 {
     const size_t before = h->push_count;
-    assert_int_equal(testhost_watch(h, topic), 0);
+    assert_int_equal(testhost_watch(h, watched), 0);
     assert_true(testhost_await_pushes(h, before + 1));
     assert_int_equal(h->pushes[before].push.kind, SIMBA_PUSH_CHANGED);
     h->push_count = 0;

@@ -173,13 +173,13 @@ static void about_many(void **state)
 {
     enum { MANY = 60 };
     static testhost_request held[MANY], waiting[MANY];
-    static simba_topic topics[MANY];
+    static simba_watch watches[MANY];
     static char names[MANY][16];
     (void)state;
     open_at(&a, url_of(""));
     for (unsigned i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "many-%u", i);
-        topics[i].mutex = names[i];
+        watches[i].mutex = names[i];
         held[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
         waiting[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "you", 2 + i, 0);
         waiting[i].request.queue = true;
@@ -193,7 +193,7 @@ static void about_many(void **state)
         assert_owned_by(waiting[i].request.reply, "me");
         assert_true(pushed_to(&a, 2 + i, SIMBA_PUSH_CHANGED));
         assert_int_equal(acquire_to_wait(&a, names[i], "you", 2 + i).place, 1);
-        assert_int_equal(testhost_watch(&a, &topics[i]), 0);
+        assert_int_equal(testhost_watch(&a, &watches[i]), 0);
     }
     assert_true(testhost_await_pushes(&a, MANY));
     unsigned on_one = 0;
@@ -217,7 +217,7 @@ static void about_many(void **state)
         servers += strcmp(a.found[i].what, "server") == 0;
     assert_int_equal(servers, 3);
     for (unsigned i = 0; i < MANY; i++)
-        testhost_unwatch(&a, &topics[i]);
+        testhost_unwatch(&a, &watches[i]);
     testhost_close(&a);
 }
 
@@ -255,8 +255,8 @@ static void release_troubles_one_server(void **state)
     const simba_reply granted = acquire(&a, "orders", "me", 1);
     assert_mine(granted);
     assert_owned_by(acquire_or_wait(&b, "orders", "you", 2), "me");
-    simba_topic topic = {.mutex = "orders"};
-    watch(&b, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&b, &watched);
     for (int i = 0; i < 3000 && !strstr(server_tell_redis(home, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you"); i++)
         testhost_pump(&b, NULL, 10);
     assert_says(server_tell_redis(home, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you");
@@ -269,7 +269,7 @@ static void release_troubles_one_server(void **state)
     server_tell_redis(home, "ZADD simba:{orders}:contender 1 jvm");
     assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
     assert_true(published(home) > before);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&b);
     testhost_close(&a);
 }
@@ -286,8 +286,8 @@ static void slot_moves(void **state)
     open_at(&b, url_of(""));
     const simba_reply granted = acquire(&a, "orders", "me", 1);
     assert_mine(granted);
-    simba_topic topic = {.mutex = "orders"};
-    watch(&b, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&b, &watched);
 
     server_tell_redis(to, "CLUSTER SETSLOT %u IMPORTING %s", slot, id_of(from));
     server_tell_redis(from, "CLUSTER SETSLOT %u MIGRATING %s", slot, id_of(to));
@@ -317,7 +317,7 @@ static void slot_moves(void **state)
     const simba_reply next = acquire(&b, "orders", "you", 2);
     assert_mine(next);
     assert_true(next.owner.token > granted.owner.token);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&b);
     testhost_close(&a);
 }

@@ -147,9 +147,9 @@ static void about_login(void **state)
     snprintf(url, sizeof url, "redis://app:s3cr3t@127.0.0.1:%d/2", redis.port);
     open_at(&a, url);
     assert_mine(acquire(&a, "orders", "me", 1));
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
-    testhost_unwatch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 
     /* A user of this name, not whoever one is without one. */
@@ -180,14 +180,14 @@ static void no_channels(void **state)
     snprintf(url, sizeof url, "redis://deaf:s3cr3t@127.0.0.1:%d", redis.port);
     open_at(&a, url);
     const redis_store *store = a.store;
-    simba_topic topic = {.mutex = "orders"};
-    assert_int_equal(testhost_watch(&a, &topic), 0);
+    simba_watch watched = {.mutex = "orders"};
+    assert_int_equal(testhost_watch(&a, &watched), 0);
     for (int i = 0; i < 200 && store->first->pushes.link.failures < 4; i++)
         testhost_pump(&a, NULL, 10);
     assert_int_equal(store->first->pushes.link.failures, 4);
     assert_int_equal(a.warnings, 1);
     assert_non_null(strstr(a.log, "NOPERM"));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -344,8 +344,8 @@ static void about_restart(void **state)
     open_store(&a);
     assert_mine(acquire(&a, "orders", "me", 1));
     acquire_or_wait(&a, "orders", "you", 2);
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     server_signal(&redis, SIGKILL);
     testhost_pump(&a, NULL, 50);
     assert_refused(&a, SIMBA_EUNAVAILABLE, "redis 127.0.0.1");
@@ -356,7 +356,7 @@ static void about_restart(void **state)
     assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
     say("PUBLISH simba:{orders}:you released@@me");
     assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -404,15 +404,15 @@ static void subscription_cut(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&a, &watched);
     assert_string_equal(say("CLIENT KILL TYPE pubsub"), "1");
     assert_mine(acquire(&a, "orders", "me", 1));
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
     a.push_count = 0;
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -422,8 +422,8 @@ static void a_late_refusal_makes_no_waiter(void **state)
     (void)state;
     open_store(&a);
     assert_mine(acquire(&a, "orders", "me", 1));
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     server_signal(&redis, SIGSTOP);
     testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0);
     r.request.queue = true;
@@ -438,7 +438,7 @@ static void a_late_refusal_makes_no_waiter(void **state)
     assert_int_equal(a.window.outstanding.count, 0);
     testhost_pump(&a, NULL, 20);
     assert_string_equal(say("PUBSUB CHANNELS simba:{orders}:*"), "");
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -500,13 +500,13 @@ static void close_early(void **state)
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
         open_at(&a, urls[i] ? urls[i] : redis_url);
         testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
-        simba_topic topic = {.mutex = "orders"};
-        testhost_watch(&a, &topic);
+        simba_watch watched = {.mutex = "orders"};
+        testhost_watch(&a, &watched);
         testhost_submit(&a, &r);
         testhost_flush(&a);
         if (i == 0)
             testhost_pump(&a, NULL, 3);
-        testhost_unwatch(&a, &topic);
+        testhost_unwatch(&a, &watched);
         testhost_close(&a);
         assert_true(r.done);
     }
@@ -517,9 +517,9 @@ static void close_before_connecting(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
-    testhost_unwatch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
+    testhost_unwatch(&a, &watched);
     testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
     testhost_submit(&a, &r);
     testhost_close(&a);

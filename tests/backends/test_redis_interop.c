@@ -108,12 +108,12 @@ static void jvm_releases_to_us(void **state)
     open_store(&a);
     jvm(jvm_acquire, "orders", "1:2@jvm", 10000);
     assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     assert_string_equal(jvm(jvm_release, "orders", "1:2@jvm", 0), "1");
     assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
     assert_mine(acquire_or_wait(&a, "orders", "you", 2));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -142,13 +142,13 @@ static void jvm_releases_to_a_dead_waiter(void **state)
     jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
     say("ZADD simba:{orders}:contender %ld dead", atol(say("TIME")) - 10);
     assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     acquire_or_wait(&a, "orders", "you", 2);
     assert_string_equal(jvm(jvm_release, "orders", "1:2@jvm", 0), "1");
     assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "you"); /* the dead one has swallowed it */
     assert_true(ms_until_won(&a, "you", 2) < 2000);
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -169,8 +169,8 @@ static void jvm_releases_under_a_watcher(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&a, &watched);
     jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
     const int64_t start_ns = simba__clock_boot().ns;
@@ -185,7 +185,7 @@ static void jvm_releases_under_a_watcher(void **state)
     assert_true(simba__clock_boot().ns - start_ns < 4000 * SIMBA__NS_PER_MS);
     testhost_pump(&a, NULL, 400);
     assert_int_equal(a.push_count, 0); /* and not when it is free */
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -254,11 +254,11 @@ static void jvm_acquires(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&a, &watched);
     jvm(jvm_acquire, "orders", "1:2@jvm", 1000);
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -289,8 +289,8 @@ static void about_garbage(void **state)
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     acquire_or_wait(&a, "orders", "you", 2);
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&a, &watched);
     char nothing[3] = "\0\0";
     for (size_t c = 0; c < 3; c++) {
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -302,7 +302,7 @@ static void about_garbage(void **state)
         a.push_count = 0;
     }
     assert_owned_by(acquire(&a, "orders", "you", 2), "me");
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -311,8 +311,8 @@ static void forged_news(void **state)
 {
     (void)state;
     open_store(&a);
-    simba_topic topic = {.mutex = "orders", .observed = true};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders", .observed = true};
+    watch(&a, &watched);
     say("PUBLISH simba:{orders}@@ %s", "acquired 18446744073709551615 1 2 9223372036854775807 1 nobody");
     say("PUBLISH simba:{orders}@@ %s", "released 18446744073709551615 nobody");
     say("PUBLISH simba:{orders} %s", "acquired@@nobody");
@@ -325,7 +325,7 @@ static void forged_news(void **state)
     a.push_count = 0;
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
     assert_true(testhost_await_pushes(&a, 1));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 

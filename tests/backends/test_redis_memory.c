@@ -41,16 +41,16 @@ static bool play(const char *url, unsigned nth)
         assert_int_equal(err.code, SIMBA_ENOMEM);
     ask_whatever(SIMBA_OP_ACQUIRE, "orders", 1);
     ask_whatever(SIMBA_OP_ACQUIRE, "orders", 2);
-    simba_topic topic = {.mutex = "orders"};
-    const bool watched = testhost_watch(&a, &topic) == 0;
+    simba_watch watched = {.mutex = "orders"};
+    const bool is_watched = testhost_watch(&a, &watched) == 0;
     testhost_pump(&a, NULL, 2);
     ask_whatever(SIMBA_OP_READ, "orders", 1);
     ask_whatever(SIMBA_OP_LIST, NULL, 1);
     ask_whatever(SIMBA_OP_RELEASE, "orders", 1);
     testhost_pump(&a, NULL, 1);
     ask_whatever(SIMBA_OP_RELEASE, "orders", 2);
-    if (watched)
-        testhost_unwatch(&a, &topic);
+    if (is_watched)
+        testhost_unwatch(&a, &watched);
     const bool failed = failing_disarm() > 0;
     assert_works();
     testhost_close(&a);

@@ -72,19 +72,19 @@ static void about_told(void **state)
     snprintf(second, sizeof second, "%s&db=2", redis_url);
     open_store(&a);
     open_at(&b, second);
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     const uint64_t elsewhere = acquire(&b, "orders", "me", 1).owner.token;
-    watch(&a, &topic);
+    watch(&a, &watched);
     assert_mine(write_note(&b, "orders", "me", 1, elsewhere, 1, "elsewhere"));
-    simba_topic other = {.mutex = "invoices"};
+    simba_watch other = {.mutex = "invoices"};
     assert_int_equal(testhost_watch(&a, &other), 0); /* on the same connection: what was said before is heard before */
     assert_true(testhost_await_pushes(&a, 1));
-    assert_ptr_equal(a.pushes[0].topic, &other);
+    assert_ptr_equal(a.pushes[0].watch, &other);
     assert_int_equal(a.noted_pushes, 0);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_mine(write_note(&a, "orders", "me", 1, token, 1, "here"));
     assert_true(await_noted(&a, 5000));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_unwatch(&a, &other);
     testhost_close(&a);
     testhost_close(&b);

@@ -248,8 +248,8 @@ static void about_failover(void **state)
     const simba_reply granted = acquire(&a, "failover", "me", 1);
     assert_mine(granted);
     acquire_or_wait(&b, "failover", "you", 2);
-    simba_topic topic = {.mutex = "failover"};
-    watch(&b, &topic);
+    simba_watch watched = {.mutex = "failover"};
+    watch(&b, &watched);
     assert_string_equal(server_tell_redis(&group, "SENTINEL FAILOVER orders"), "+OK\r\n");
     /* We are told, and go: the old master would still be one, for a while. */
     server *old = server_nth(&group, 3);
@@ -276,7 +276,7 @@ static void about_failover(void **state)
     const simba_reply next = acquire(&b, "failover", "you", 2);
     assert_mine(next);
     assert_true(next.owner.token > granted.owner.token);
-    testhost_unwatch(&b, &topic);
+    testhost_unwatch(&b, &watched);
     testhost_close(&b);
     testhost_close(&a);
 }

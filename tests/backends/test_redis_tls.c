@@ -75,8 +75,8 @@ static void about_tls(void **state)
     open_tls(&secure, "localhost", with_ca(""));
     assert_mine(acquire(&a, "orders", "me", 1));
     acquire_or_wait(&a, "orders", "you", 2);
-    simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
+    simba_watch watched = {.mutex = "orders"};
+    watch(&a, &watched);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
     assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
     for (int i = 0; i < N; i++) {
@@ -88,7 +88,7 @@ static void about_tls(void **state)
     assert_true(testhost_pump(&a, &requests[N - 1].done, 5000));
     for (int i = 0; i < N; i++)
         assert_mine(requests[i].request.reply);
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 

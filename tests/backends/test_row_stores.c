@@ -156,21 +156,21 @@ static void memory_news_without_memory(void **state)
 {
     fixture *f = *state;
     simba_error err = {0};
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     assert_int_equal(testhost_open(&f->a, &simba__backend_memory, "memory://missed", &err), 0);
     assert_int_equal(testhost_open(&f->b, &simba__backend_memory, "memory://missed", &err), 0);
     assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     testhost_settle(&f->a);
     f->a.push_count = 0;
     leave_memory_for_a_request();
     const simba_reply released = ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
     assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
     assert_mine(released);
-    testhost_flush(&f->a); /* a turn, at whose end it is woken */
+    testhost_flush(&f->a); /* a critical section, at whose end it is woken */
     assert_int_equal(f->a.push_count, 1);
     assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }
@@ -180,10 +180,10 @@ static void memory_taken_again_without_memory(void **state)
 {
     fixture *f = *state;
     simba_error err = {0};
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     assert_int_equal(testhost_open(&f->a, &simba__backend_memory, "memory://again", &err), 0);
     assert_int_equal(testhost_open(&f->b, &simba__backend_memory, "memory://again", &err), 0);
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     testhost_settle(&f->a);
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
@@ -191,7 +191,7 @@ static void memory_taken_again_without_memory(void **state)
     const simba_reply again = acquire(&f->a, "orders", "a", 2);
     assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
     assert_mine(again);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }

@@ -267,7 +267,7 @@ static bool run_one_job(testhost *h, simba_local until)
     if (!h->first_job)
         h->last_job = &h->first_job;
     job->done(job);
-    testhost_end_turn(h);
+    testhost_end_section(h);
     return true;
 }
 
@@ -702,16 +702,16 @@ static bool try_everything(fixture *f)
     enum { MANY = 40 };
     static testhost_request many[MANY];
     simba_error err = {0};
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     const int rc = testhost_open(&f->a, &simba__backend_sqlite, f->url, &err);
     if (rc < 0) {
         assert_int_equal(rc, SIMBA_ENOMEM);
         return false;
     }
-    const int watched = testhost_watch(&f->a, &topic);
+    const bool is_watched = testhost_watch(&f->a, &watched) == 0;
     testhost_run_jobs(&f->a);
     f->a.listed_count = 0;
-    bool enough = watched == 0;
+    bool enough = is_watched;
     for (int i = 0; i < MANY; i++) { /* more than the batch has room for at first */
         const char *mutex = i == 0 ? "orders" : i == 1 ? NULL : "none";
         many[i] = testhost_request_of(&f->a, i ? SIMBA_OP_LIST : SIMBA_OP_ACQUIRE, mutex, "me", 1, 0);
@@ -723,8 +723,8 @@ static bool try_everything(fixture *f)
         assert_true(many[i].done);
         enough &= many[i].request.reply.status == 0;
     }
-    if (watched == 0)
-        testhost_unwatch(&f->a, &topic);
+    if (is_watched)
+        testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     return enough;
 }

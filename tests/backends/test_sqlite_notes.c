@@ -49,11 +49,11 @@ static void kept_in_the_file(void **state)
 static void told_to_another_process(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "m", .observed = true};
+    simba_watch watched = {.mutex = "m", .observed = true};
     open_store(f, &f->a);
     open_store(f, &f->b);
     const uint64_t token = acquire(&f->b, "m", "b", 2).owner.token;
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     testhost_settle(&f->a);
     f->a.push_count = 0;
     assert_mine(write_note(&f->b, "m", "b", 2, token, 1, "news"));
@@ -63,7 +63,7 @@ static void told_to_another_process(void **state)
     assert_owned_by(write_note(&f->b, "m", "b", 3, token, 2, "not the holder"), "b");
     testhost_settle(&f->a);
     assert_int_equal(f->a.push_count, 1);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }

@@ -86,7 +86,7 @@ static void row_goes(fixture *f)
 }
 
 /* Its row is deleted just after the transaction that wrote it. Then the release calls nobody; the contender asks at the end of the
- * lease that it was told of, as it always does, and is in line again. */
+ * lease that it was told of, as it always does, and is in the queue again. */
 static void the_row_is_deleted_before_the_answer(void **state)
 {
     fixture *f = *state;
@@ -119,16 +119,16 @@ static void observed_change(fixture *f)
 static void changed_while_the_watch_begins(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_hooked(f, &f->a);
     open_store(f, &f->b);
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     meanwhile.on_commit = observed_change;
     testhost_run_jobs(&f->a);
     assert_null(meanwhile.on_commit);
     assert_true(testhost_await_pushes(&f->a, 2));
     assert_told(&f->a, 1, SIMBA_PUSH_CHANGED, 0);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }

@@ -2,23 +2,23 @@
  * another. */
 #include "backends/test_sqlite.h"
 
-static void watch(testhost *h, simba_topic *topic)
+static void watch(testhost *h, simba_watch *watched)
 {
-    assert_int_equal(testhost_watch(h, topic), 0);
+    assert_int_equal(testhost_watch(h, watched), 0);
     testhost_settle(h);
     assert_true(h->push_count >= 1);
     assert_told(h, 0, SIMBA_PUSH_CHANGED, 0);
-    assert_ptr_equal(h->pushes[0].topic, topic);
+    assert_ptr_equal(h->pushes[0].watch, watched);
     h->push_count = 0;
 }
 
-static void assert_heard(testhost *h, const simba_topic *topic)
+static void assert_heard(testhost *h, const simba_watch *watched)
 {
     assert_true(testhost_await_pushes(h, 1));
     testhost_settle(h);
     assert_int_equal(h->push_count, 1);
     assert_told(h, 0, SIMBA_PUSH_CHANGED, 0);
-    assert_ptr_equal(h->pushes[0].topic, topic);
+    assert_ptr_equal(h->pushes[0].watch, watched);
     h->push_count = 0;
 }
 
@@ -33,14 +33,14 @@ static void assert_silence(testhost *h)
 static void observers_hear_of_changes(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(f, &f->a);
     open_store(f, &f->b);
-    watch(&f->a, &topic);
+    watch(&f->a, &watched);
     testhost *const by[] = {&f->b, &f->a};
     for (size_t i = 0; i < 2; i++) {
         const uint64_t token = acquire(by[i], "orders", "x", 1).owner.token;
-        assert_heard(&f->a, &topic);
+        assert_heard(&f->a, &watched);
         const unsigned jobs = f->a.jobs_run;
         assert_mine(ask(by[i], SIMBA_OP_RENEW, "orders", "x", 1, token));
         assert_owned_by(acquire(by[i], "orders", "y", 2), "x");
@@ -48,15 +48,15 @@ static void observers_hear_of_changes(void **state)
         assert_silence(&f->a);
         assert_int_equal(f->a.jobs_run, jobs + (by[i] == &f->a ? 3 : 0));
         assert_mine(ask(by[i], SIMBA_OP_RELEASE, "orders", "x", 1, 0));
-        assert_heard(&f->a, &topic);
+        assert_heard(&f->a, &watched);
         assert_mine(ask(by[i], SIMBA_OP_FORGET, "orders", "", 0, 0));
-        assert_heard(&f->a, &topic);
+        assert_heard(&f->a, &watched);
         assert_mine(acquire(&f->b, "orders", "x", 1));
-        assert_heard(&f->a, &topic);
+        assert_heard(&f->a, &watched);
         assert_mine(ask(by[i], SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
-        assert_heard(&f->a, &topic);
+        assert_heard(&f->a, &watched);
     }
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_settle(&f->a);
     assert_mine(acquire(&f->b, "orders", "x", 1));
     assert_silence(&f->a);
@@ -69,18 +69,18 @@ static void observers_hear_of_changes(void **state)
 static void told_once(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(f, &f->a);
     open_store(f, &f->b);
-    watch(&f->a, &topic);
+    watch(&f->a, &watched);
     assert_mine(acquire(&f->b, "orders", "x", 1));
-    assert_heard(&f->a, &topic);
+    assert_heard(&f->a, &watched);
     const unsigned jobs = f->a.jobs_run;
     testhost_advance(&f->a, 1001);
     testhost_advance(&f->a, 1001);
     assert_int_equal(f->a.jobs_run, jobs + 2);
     assert_silence(&f->a);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }
@@ -89,18 +89,18 @@ static void told_once(void **state)
 static void observers_do_not_wait(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(f, &f->a);
     open_store(f, &f->b);
-    watch(&f->a, &topic);
+    watch(&f->a, &watched);
     assert_mine(acquire(&f->b, "orders", "x", 1));
-    assert_heard(&f->a, &topic);
+    assert_heard(&f->a, &watched);
     assert_int_equal(wait_for(&f->b, "orders", "y", 2).place, 1);
     assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "x", 1, 0));
-    assert_heard(&f->a, &topic);
+    assert_heard(&f->a, &watched);
     assert_true(testhost_await_pushes(&f->b, 1));
     assert_told(&f->b, 0, SIMBA_PUSH_RELEASED, 2);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }
@@ -109,19 +109,19 @@ static void observers_do_not_wait(void **state)
 static void unwatched_at_once(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(f, &f->a);
-    assert_int_equal(f->a.backend->watch(f->a.store, &topic), 0);
-    f->a.backend->unwatch(f->a.store, &topic);
-    testhost_end_turn(&f->a);
+    assert_int_equal(f->a.backend->watch(f->a.store, &watched), 0);
+    f->a.backend->unwatch(f->a.store, &watched);
+    testhost_end_section(&f->a);
     testhost_run_jobs(&f->a);
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     assert_non_null(f->a.first_job);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_run_jobs(&f->a);
     assert_silence(&f->a);
     assert_string_equal(raw_text(f, "SELECT count(*) FROM simba_waiter"), "0");
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     testhost_close(&f->a); /* with a watch that was never written */
 }
 
@@ -129,11 +129,11 @@ static void unwatched_at_once(void **state)
 static void watched_while_locked(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_watch watched = {.mutex = "orders"};
     open_store(f, &f->a);
     sqlite3 *other = open_raw(f);
     raw(other, "BEGIN IMMEDIATE");
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
     simba_job *job = f->a.first_job;
     assert_false(
         job->run(job, f->a.host.now(&f->a.host))); /* as a thread does that has no time: it needs no lock for a look */
@@ -145,7 +145,7 @@ static void watched_while_locked(void **state)
     testhost_advance(&f->a, 1001);
     assert_int_equal(f->a.push_count, 1);
     assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
 }
 
@@ -203,12 +203,12 @@ static void a_revocation_calls_the_line(void **state)
 static void the_database_is_another(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "invoices"};
+    simba_watch watched = {.mutex = "invoices"};
     open_store(f, &f->a);
     open_store(f, &f->b);
     assert_mine(acquire(&f->b, "orders", "b", 2));
     assert_owned_by(wait_for(&f->a, "orders", "a", 1), "b");
-    watch(&f->a, &topic);
+    watch(&f->a, &watched);
     assert_int_equal(unlink(f->path), 0);
     assert_mine(acquire(&f->b, "orders", "c", 3));
     f->a.push_count = 0;
@@ -219,11 +219,11 @@ static void the_database_is_another(void **state)
     f->a.push_count = 0;
     assert_owned_by(wait_for(&f->a, "orders", "a", 1), "c");
     assert_mine(acquire(&f->b, "invoices", "c", 4));
-    assert_heard(&f->a, &topic);
+    assert_heard(&f->a, &watched);
     assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "c", 3, 0));
     assert_true(testhost_await_pushes(&f->a, 1));
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, 1);
-    testhost_unwatch(&f->a, &topic);
+    testhost_unwatch(&f->a, &watched);
     testhost_close(&f->a);
     testhost_close(&f->b);
 }

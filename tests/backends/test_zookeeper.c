@@ -416,7 +416,7 @@ static void no_herd(void **state)
     simba_client_close(client);
 }
 
-/* A crowd of one client comes in portions and lists together. All of it gets into line, and meanwhile the leader can stop. */
+/* A crowd of one client comes in portions and lists together. All of it gets into the queue, and meanwhile the leader can stop. */
 static void a_crowd(void **state)
 {
     (void)state;

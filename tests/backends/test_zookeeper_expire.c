@@ -12,7 +12,7 @@
 #include "backends/asking.h"
 #include "stores/zookeeper/zookeeper.h"
 
-enum { NONCE = 7, PATIENCE_MS = 20000 };
+enum { NONCE = 7, TIMEOUT_MS = 20000 };
 
 static server zookeeper;
 static proxy network;
@@ -52,7 +52,7 @@ static size_t outstanding(void)
 static void pump_until_none_is_outstanding(void)
 {
     for (int ms = 0; outstanding() > 0; ms++) {
-        assert_true(ms < PATIENCE_MS);
+        assert_true(ms < TIMEOUT_MS);
         testhost_pump(&h, NULL, 1);
     }
 }

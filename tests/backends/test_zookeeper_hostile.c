@@ -44,7 +44,7 @@ static void ignore_row(const simba_listing *row, void *user)
     puts(row->owner->id);
 }
 
-/* `simba list` or `simba forget m`, with less patience. */
+/* `simba list` or `simba forget m`, with a short timeout. */
 static int use(const char *what, const char *url)
 {
     simba_error err = {0};

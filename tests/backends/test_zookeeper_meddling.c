@@ -231,7 +231,7 @@ static void stop_all(void)
         ref_stop(&arena.contenders[i]);
 }
 
-/* It leads the queue. Its client removes it when it gets in line itself. */
+/* It leads the queue. Its client removes it when it gets into it itself. */
 static void child_comes_back(void **state)
 {
     (void)state;

@@ -14,18 +14,18 @@
 #include "stores/zookeeper/zookeeper.h"
 
 enum {
-    PATIENCE_MS = 5000,
+    TIMEOUT_MS = 5000,
     CONNECT_MS = 2500, /* less than a client would sleep without being woken */
     CHORES_MS = 20,
     TURNS = 3,
 };
 
 static server zookeeper;
-static testhost a;        /* the one that suffers */
-static testhost b;        /* the one that comes afterwards */
-static unsigned round_no; /* each has a path of its own, where nothing is made yet */
-static uint64_t newest;   /* nonce */
-static simba_topic topic; /* that of the observer */
+static testhost a;          /* the one that suffers */
+static testhost b;          /* the one that comes afterwards */
+static unsigned round_no;   /* each has a path of its own, where nothing is made yet */
+static uint64_t newest;     /* nonce */
+static simba_watch watched; /* that of the observer */
 
 /* --- asking ------------------------------------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ static void open_store(testhost *h, const char *host)
         }                                                                                                              \
     } while (0)
 
-#define AWAIT(h, condition) AWAIT_WITHIN(h, PATIENCE_MS, condition)
+#define AWAIT(h, condition) AWAIT_WITHIN(h, TIMEOUT_MS, condition)
 
 static const char *id_of(uint64_t nonce)
 {
@@ -74,7 +74,7 @@ static simba_reply ask_once(simba_op op, const char *mutex, uint64_t nonce, uint
         testhost_submit(&a, &r);
     } while (r.unasked);
     testhost_flush(&a);
-    assert_true(testhost_pump(&a, &r.done, PATIENCE_MS));
+    assert_true(testhost_pump(&a, &r.done, TIMEOUT_MS));
     const int status = r.request.reply.status;
     if (status != 0 && status != SIMBA_ENOMEM && (status != SIMBA_EUNAVAILABLE || !strstr(r.error.text, "memory")))
         fail_msg("%s: %s", simba_error_name(status), r.error.text);
@@ -115,7 +115,7 @@ static bool is_shown(uint64_t nonce, const char *id)
 {
     for (size_t i = 0; i < a.push_count; i++) {
         const testhost_push *p = &a.pushes[i];
-        if (p->nonce == nonce && p->topic == (nonce ? NULL : &topic) &&
+        if (p->nonce == nonce && p->watch == (nonce ? NULL : &watched) &&
             p->push.kind == (id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_FREED) && strcmp(p->push.owner.id, id) == 0)
             return true;
     }
@@ -139,8 +139,8 @@ static simba_owner lead(uint64_t nonce)
 /* Somebody comes where nobody has been before, and goes. */
 static void observe(void)
 {
-    topic = (simba_topic){.mutex = "orders"};
-    for (int rc; (rc = testhost_watch(&a, &topic)) < 0;)
+    watched = (simba_watch){.mutex = "orders"};
+    for (int rc; (rc = testhost_watch(&a, &watched)) < 0;)
         assert_int_equal(rc, SIMBA_ENOMEM);
     AWAIT_WITHIN(&a, CONNECT_MS, a.push_count > 0); /* it has taken effect */
     assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
@@ -148,7 +148,7 @@ static void observe(void)
     AWAIT(&a, is_shown(0, id_of(newest)));
     give_back(newest);
     AWAIT(&a, is_shown(0, ""));
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
 }
 
 /* Without anybody else. */
@@ -221,7 +221,7 @@ static void assert_works(void)
     testhost_ask(&b, &r);
     for (int i = 0; r.request.reply.outcome != SIMBA_MINE; i++) {
         assert_int_equal(r.request.reply.status, 0);
-        assert_true(i < PATIENCE_MS);
+        assert_true(i < TIMEOUT_MS);
         testhost_pump(&a, NULL, 1);
         testhost_pump(&b, NULL, 1);
         if (b.push_count == 0)
@@ -315,8 +315,8 @@ static bool play_notes(unsigned nth)
     round_no++;
     open_store(&a, "127.0.0.1");
     const simba_owner holder = lead(1);
-    topic = (simba_topic){.mutex = "orders"};
-    assert_int_equal(testhost_watch(&a, &topic), 0);
+    watched = (simba_watch){.mutex = "orders"};
+    assert_int_equal(testhost_watch(&a, &watched), 0);
     AWAIT(&a, a.push_count > 0);
     failing_arm(FAILING_SIMBA, nth, 1);
     assert_mine(insist(SIMBA_OP_WRITE_NOTE, "orders", 1, holder.token));
@@ -331,7 +331,7 @@ static bool play_notes(unsigned nth)
     assert_mine(insist(SIMBA_OP_RELEASE, "orders", 1, holder.token));
     assert_mine(insist(SIMBA_OP_FORGET, "orders", 0, 0));
     const bool failed = failing_disarm() > 0;
-    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &watched);
     testhost_close(&a);
     return failed;
 }

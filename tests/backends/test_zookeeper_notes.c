@@ -331,10 +331,10 @@ static void about_told(void **state)
     (void)state;
     testhost h;
     testhost observer;
-    simba_topic topic = {.mutex = "m"};
+    simba_watch watched = {.mutex = "m"};
     open_store(&h, zookeeper.port, "", "/told");
     open_store(&observer, zookeeper.port, "", "/told");
-    assert_int_equal(testhost_watch(&observer, &topic), 0);
+    assert_int_equal(testhost_watch(&observer, &watched), 0);
     assert_told(&observer, SIMBA_PUSH_CHANGED);
     const uint64_t token = lock(&h, "m");
     assert_told(&observer, SIMBA_PUSH_ACQUIRED);
@@ -350,7 +350,7 @@ static void about_told(void **state)
     assert_told(&observer, SIMBA_PUSH_NOTED);
     lock(&h, "m");
     assert_told(&observer, SIMBA_PUSH_ACQUIRED);
-    testhost_unwatch(&observer, &topic);
+    testhost_unwatch(&observer, &watched);
     testhost_close(&observer);
     testhost_close(&h);
 }

@@ -268,13 +268,13 @@ static bool has_ended(pid_t pid)
 /* Wait for the end of a process, with a deadline. */
 static bool await_exit(pid_t pid)
 {
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd ended = {.fd = fd, .events = POLLIN};
     /* Without such a descriptor, which valgrind does not know, it is asked for again and again. */
     bool over = has_ended(pid);
     while (!over && now_ns() < until_ns)
-        over = poll(&ended, 1, fd >= 0 ? PATIENCE_MS : 2) == 1 || has_ended(pid);
+        over = poll(&ended, 1, fd >= 0 ? TIMEOUT_MS : 2) == 1 || has_ended(pid);
     if (fd >= 0)
         close(fd);
     return over;
@@ -347,7 +347,7 @@ void await_shown(terminal *t, const char *text)
     while (strstr(t->text, text) == NULL) {
         struct pollfd ready = {.fd = t->fd, .events = POLLIN};
         const ssize_t got =
-            poll(&ready, 1, PATIENCE_MS) == 1 ? read(t->fd, t->text + length, sizeof t->text - 1 - length) : -1;
+            poll(&ready, 1, TIMEOUT_MS) == 1 ? read(t->fd, t->text + length, sizeof t->text - 1 - length) : -1;
         if (got <= 0)
             fail_msg("waited in vain for \"%s\" in: %s", text, t->text);
         length += (size_t)got;
@@ -442,7 +442,7 @@ static void await_contents(const char *path, const char *text, int lines)
 {
     char parent[400];
     char events[4096];
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     const int fd = inotify_init1(IN_CLOEXEC);
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
     assert_true(inotify_add_watch(fd, parent, IN_CLOSE_WRITE | IN_MODIFY | IN_CREATE | IN_MOVED_TO) >= 0);

@@ -17,7 +17,7 @@
 
 #include "lib/cm.h"
 
-#define PATIENCE_MS 20000
+#define TIMEOUT_MS 20000
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* First in main: plays a helper and exits if the arguments ask for one. */

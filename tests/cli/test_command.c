@@ -190,7 +190,7 @@ static unsigned rows_of(const char *url)
     return rows;
 }
 
-/* A run of the kit removes its mutexes, those that a killed run of its lane has left, and none of a run at the same time. */
+/* A run of the kit removes its mutexes, those that a killed run of its slot has left, and none of a run at the same time. */
 static void tck_removes_its_mutexes(void **state)
 {
     (void)state;
@@ -202,8 +202,8 @@ static void tck_removes_its_mutexes(void **state)
     assert_int_equal(SIMBA("note", "set", "tck-0-left", "x", "--url", url), 0);
     assert_int_equal(SIMBA("note", "set", "mine", "x", "--url", url), 0);
     assert_int_equal(
-        SIMBA("run", "tck-lane-0", "--url", url, "--", SIMBA_TEST_COMMAND, "tck", url, "--only", "names-are-exact"), 0);
-    assert_int_equal(rows_of(url), 3); /* also the lane's, which the wrapper held */
+        SIMBA("run", "tck-slot-0", "--url", url, "--", SIMBA_TEST_COMMAND, "tck", url, "--only", "names-are-exact"), 0);
+    assert_int_equal(rows_of(url), 3); /* also the slot's, which the wrapper held */
     assert_int_equal(SIMBA("tck", url, "--only", "names-*"), 0);
     assert_int_equal(rows_of(url), 1);
     static const char *const suffixes[] = {"", "-wal", "-shm", "-wake"};

@@ -79,7 +79,7 @@ static bool is_connected(int port)
 static void await_connection(size_t server)
 {
     const struct timespec pause = {0, 2000000};
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (!is_connected(*servers[server].port)) {
         assert_true(now_ns() < until_ns);
         nanosleep(&pause, NULL);

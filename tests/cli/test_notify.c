@@ -17,14 +17,14 @@ static char heard[16384]; /* all datagrams, a line each */
 static void listen_at(const char *name)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    const struct timeval timeout = {.tv_sec = TIMEOUT_MS / 1000};
     snprintf(at.sun_path, sizeof at.sun_path, "%s", name);
     socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
     if (name[0] == '@')
         at.sun_path[0] = '\0';
     manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(manager, (const struct sockaddr *)&at, length), 0);
-    setsockopt(manager, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(manager, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     setenv("NOTIFY_SOCKET", name, 1);
     heard[0] = '\0';
 }

@@ -29,10 +29,10 @@ static void make_keeper(void)
 static int socket_at(const char *path, int type, int (*use)(int, const struct sockaddr *, socklen_t))
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    const struct timeval timeout = {.tv_sec = TIMEOUT_MS / 1000};
     const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout), 0);
     if (use(fd, (const struct sockaddr *)&at, sizeof at) == 0)
         return fd;
     close(fd);
@@ -61,7 +61,7 @@ static const char *ask(const char *path, const char *page)
 
 static void await_answer(const char *path, const char *page, const char *words)
 {
-    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (strstr(ask(path, page), words) == NULL) {
         if (now_ns() > end_ns)
             fail_msg("%s does not say \"%s\": %s", page, words, ask(path, page));
@@ -84,7 +84,7 @@ static const char *hear(int manager)
 
 static void await_heard(int manager, const char *words)
 {
-    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (strstr(hear(manager), words) == NULL) {
         if (now_ns() > end_ns)
             fail_msg("systemd does not hear \"%s\": %s", words, hear(manager));

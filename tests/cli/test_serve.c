@@ -88,7 +88,7 @@ static bool receive(answer *a, int64_t until_ns)
 /* Until it has come; fails the test otherwise. */
 static void await_answer(answer *a, const char *text)
 {
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (strstr(a->text, text) == NULL) {
         if (!receive(a, until_ns))
             fail_msg("no \"%s\" in: %s", text, a->text);
@@ -111,7 +111,7 @@ static int ask(const serving *s, const char *line, const char *headers)
     snprintf(request, sizeof request, "%s HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n%s\r\n", line, s->port,
              headers);
     begin(s, &got, request);
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (receive(&got, until_ns))
         continue;
     close(got.fd);
@@ -138,7 +138,7 @@ static process hold(const char *id, const char *mutex)
 /* Until the list has it. */
 static void await_listed(const serving *s, const char *headers, const char *text)
 {
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     do {
         assert_true(now_ns() < until_ns);
         assert_int_equal(ask(s, "GET /api/v1/mutexes", headers), 200);
@@ -286,7 +286,7 @@ static void big_requests_are_refused(void **state)
     got.text[0] = '\0';
     send_text(got.fd, "GET / HTTP/1.1\r\nHost: localhost\r\nX: ");
     send(got.fd, header, sizeof header - 1, MSG_NOSIGNAL); /* it may be cut off before */
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (receive(&got, until_ns))
         continue;
     assert_true(now_ns() < until_ns);
@@ -347,7 +347,7 @@ static void streams_that_nobody_reads(void **state)
         fds[i] = connect_to(&s, 4096);
         send_text(fds[i], "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (GET(&s, "/api/v1/events?limit=1") == 200)
         assert_true(now_ns() < until_ns);
     assert_got("503");
@@ -366,7 +366,7 @@ static void a_slow_request_is_cut_off(void **state)
     serving s = SERVE();
     const int64_t begun_ns = now_ns();
     begin(&s, &got, "GET / HTTP/1.1\r\nX: ");
-    while (now_ns() - begun_ns < PATIENCE_MS * INT64_C(1000000)) {
+    while (now_ns() - begun_ns < TIMEOUT_MS * INT64_C(1000000)) {
         if (send(got.fd, "x", 1, MSG_NOSIGNAL) < 0)
             break;
         if (!receive(&got, now_ns() + 200 * INT64_C(1000000)) && got.has_ended)

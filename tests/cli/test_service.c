@@ -179,7 +179,7 @@ static void elect_status_has_an_end(void **state)
     assert_int_equal(sscanf(contents(in_dir("status")), "leader %*s %lf", &first), 1);
     const double now = (double)now_ns() / 1e9;
     assert_true(first > now - 1 && first < now + 2.1);
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     do {
         assert_true(now_ns() < until_ns);
         sscanf(contents(in_dir("status")), "leader %*s %lf", &later);
@@ -249,7 +249,7 @@ static void elect_status_file_is_its_own(void **state)
     assert_non_null(before);
     if (symlink(in_dir("precious"), link) < 0)
         assert_int_equal(errno, EEXIST); /* it was just being written */
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t until_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (strcmp(before, contents(in_dir("status"))) == 0)
         assert_true(now_ns() < until_ns);
     free(before);

@@ -17,14 +17,14 @@ static char answer[32768];
 static int connect_to(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    const struct timeval timeout = {.tv_sec = TIMEOUT_MS / 1000};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
     if (connect(fd, (const struct sockaddr *)&to, sizeof to) < 0) {
         close(fd);
         return -1;
     }
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     return fd;
 }
 
@@ -60,7 +60,7 @@ static int ask(const char *path)
 
 static void await_code(const char *path, int code)
 {
-    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (ask(path) != code) {
         assert_true(now_ns() < end_ns);
         poll(NULL, 0, 5);
@@ -81,7 +81,7 @@ static void leaders_and_waiters_are_told_apart(void **state)
     process two =
         START("schedule", "m", "--id", "two", "--every", "1h", "--status-listen", in_dir("two"), "--", "true");
     await_code(in_dir("two"), 503);
-    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (
         strstr(answer,
                "\"leads\":false,\"token\":null,\"held_for_ms\":0,\"left_ms\":0,\"overdue\":false,\"owner\":\"one\"}") ==

@@ -220,7 +220,7 @@ static void bench_and_tck_tidy_up(void **state)
     (void)state;
     assert_int_equal(RUN("bench", "--for", "10ms"), 0);
     process bench = START("bench", "--for", "1h");
-    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     do {
         assert_int_equal(RUN("list"), 0);
         assert_true(now_ns() < end_ns);
@@ -299,7 +299,7 @@ static void the_manual_has_every_file(void **state)
     process holder = START("run", "m", "--", "sh", "-c", "echo x > \"$0\"; read line", in_dir("up"));
     await_file(in_dir("up"));
     process waiter = START("run", "m", "--", "true");
-    const int64_t end_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
     while (access(in_dir("store.db-wake"), F_OK) < 0)
         assert_true(now_ns() < end_ns);
     const char *page = MANUAL("simba-url.5");

@@ -10,7 +10,7 @@
 enum { WATCHDOG_S = 100 };
 #define MUTEX "orders"
 
-process cast[CAST];
+process contenders[CONTENDERS];
 score *board;
 
 static char folder[REF_FOLDER_MAX];
@@ -79,7 +79,7 @@ void allow_conflicts(void)
     conflicts_allowed = true;
 }
 
-/* --- the cast ---------------------------------------------------------------------------------------- */
+/* --- the contenders ---------------------------------------------------------------------------------- */
 
 process *contender(unsigned nth, const char *id, int64_t ttl_ms, int64_t transition_ms)
 {
@@ -91,9 +91,9 @@ process *contender(unsigned nth, const char *id, int64_t ttl_ms, int64_t transit
     snprintf(slot, sizeof slot, "%u", nth);
     const char *const args[] = {"--puppet", "contender", store_url(),        MUTEX, id ? id : "-",
                                 ttl,        transition,  in_folder("score"), slot,  NULL};
-    process_start(&cast[nth], args);
-    process_await(&cast[nth], "ready", LONG_MS);
-    return &cast[nth];
+    process_start(&contenders[nth], args);
+    process_await(&contenders[nth], "ready", LONG_MS);
+    return &contenders[nth];
 }
 
 process *short_contender(unsigned nth)

@@ -1,4 +1,4 @@
-/* What the tests with several processes share: a database of their own, a cast of puppets that fight for one mutex in
+/* What the tests with several processes share: a database of their own, contenders (puppets) that fight for one mutex in
  * it, and what these say, as numbers. */
 #ifndef TESTS_FAULTS_SUPPORT_H
 #define TESTS_FAULTS_SUPPORT_H
@@ -21,7 +21,7 @@
 #define SLACK_MS ref_scaled_ms(500)  /* for a busy machine */
 #define LONG_MS ref_scaled_ms(20000) /* for what must happen at some time */
 
-enum { CAST = 10 };
+enum { CONTENDERS = 10 };
 
 typedef struct grant {
     uint64_t token;
@@ -34,7 +34,7 @@ typedef struct loss {
     int64_t at_ns;
 } loss;
 
-extern process cast[CAST];
+extern process contenders[CONTENDERS];
 extern score *board;
 
 /* The fixture: an empty folder and a fresh score; in the end nobody must be left, and no two leases have overlapped
@@ -50,7 +50,7 @@ const char *database(void);
 const char *store_url(void);
 const char *in_folder(const char *name);
 
-/* Start the nth of the cast as a contender, with an id or NULL, and leases of this length. */
+/* Start the nth process as a contender, with an id or NULL, and leases of this length. */
 process *contender(unsigned nth, const char *id, int64_t ttl_ms, int64_t transition_ms);
 process *short_contender(unsigned nth);
 /* Contend, and come to lead; or come to know that another one does. */
@@ -64,7 +64,7 @@ loss await_released(process *p);
 uint64_t await_renewal(process *p);
 void stop(process *p);
 
-/* Until when the nth of the cast may say that it holds its lease. */
+/* Until when the nth process may say that it holds its lease. */
 int64_t claim_of(unsigned nth);
 
 #endif

@@ -245,7 +245,7 @@ static void while_postgresql_speaks_tls(void **state)
     server_fini(&s);
 }
 
-static void in_the_middle_of_a_turn(void **state)
+static void in_the_middle_of_a_critical_section(void **state)
 {
     (void)state;
     if (!simba_backend_find("redis"))
@@ -273,9 +273,12 @@ int main(int argc, char **argv)
     if (argc > 2)
         play(argv + 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_no_server_is_there), cmocka_unit_test(while_redis_speaks_tls),
-        cmocka_unit_test(while_mysql_speaks_tls),   cmocka_unit_test(while_postgresql_speaks_tls),
-        cmocka_unit_test(in_the_middle_of_a_turn),  cmocka_unit_test(with_a_handler_that_closes),
+        cmocka_unit_test(while_no_server_is_there),
+        cmocka_unit_test(while_redis_speaks_tls),
+        cmocka_unit_test(while_mysql_speaks_tls),
+        cmocka_unit_test(while_postgresql_speaks_tls),
+        cmocka_unit_test(in_the_middle_of_a_critical_section),
+        cmocka_unit_test(with_a_handler_that_closes),
     };
     return cmocka_run_group_tests_name("exit", tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ enum {
     MACHINES = 3,
     FAULTS = 8,
     LOG_MAX = 16 * TICKS,
-    PATIENCE_MS = 30000,
+    TIMEOUT_MS = 30000,
     FROZEN_MS = 500
 };
 
@@ -138,7 +138,7 @@ static int await_runs(int least)
     int count;
     while ((count = read_log()) < least) {
         clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec - start.tv_sec > PATIENCE_MS / 1000)
+        if (now.tv_sec - start.tv_sec > TIMEOUT_MS / 1000)
             fail_msg("%d runs, and no more", count);
         nanosleep(&pause, NULL);
     }

@@ -206,22 +206,22 @@ static void ten_count(void **state)
     char times[12];
     snprintf(times, sizeof times, "%d", TIMES);
     const char *const args[] = {"--puppet", "counter", store_url(), "number", in_folder("number"), times, NULL};
-    for (int i = 0; i < CAST; i++)
-        process_start(&cast[i], args);
-    for (int i = 0; i < CAST; i++)
-        process_await(&cast[i], "ready", LONG_MS);
-    for (int i = 0; i < CAST; i++)
-        process_say(&cast[i], "go");
-    for (int i = 0; i < CAST; i++)
-        assert_string_equal("well", process_await(&cast[i], "counted", 3 * LONG_MS));
-    for (int i = 0; i < CAST; i++)
-        process_end(&cast[i]);
+    for (int i = 0; i < CONTENDERS; i++)
+        process_start(&contenders[i], args);
+    for (int i = 0; i < CONTENDERS; i++)
+        process_await(&contenders[i], "ready", LONG_MS);
+    for (int i = 0; i < CONTENDERS; i++)
+        process_say(&contenders[i], "go");
+    for (int i = 0; i < CONTENDERS; i++)
+        assert_string_equal("well", process_await(&contenders[i], "counted", 3 * LONG_MS));
+    for (int i = 0; i < CONTENDERS; i++)
+        process_end(&contenders[i]);
     FILE *file = fopen(in_folder("number"), "re");
     assert_non_null(file);
     char text[32] = "";
     assert_non_null(fgets(text, sizeof text, file));
     fclose(file);
-    assert_int_equal(CAST * TIMES, strtol(text, NULL, 10));
+    assert_int_equal(CONTENDERS * TIMES, strtol(text, NULL, 10));
 }
 
 int main(int argc, char **argv)

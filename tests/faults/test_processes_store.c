@@ -13,9 +13,9 @@
 static process *writer(unsigned nth)
 {
     const char *const args[] = {"--puppet", "writer", database(), NULL};
-    process_start(&cast[nth], args);
-    process_await(&cast[nth], "ready", LONG_MS);
-    return &cast[nth];
+    process_start(&contenders[nth], args);
+    process_await(&contenders[nth], "ready", LONG_MS);
+    return &contenders[nth];
 }
 
 static void sit_on_lock(process *w)
@@ -170,7 +170,7 @@ static void other_clock(void **state)
     const char *const args[] = {"--puppet", "shifted",  "contender",        store_url(), "orders", "-",
                                 ttl,        transition, in_folder("score"), "1",         NULL};
     process *a = short_contender(0);
-    process *b = &cast[1];
+    process *b = &contenders[1];
     const grant first = lead(a);
     process_start(b, args);
     if (strcmp(process_await(b, "ready", LONG_MS), "unshifted") == 0) {

@@ -22,8 +22,8 @@ enum { WATCHDOG_S = 60, STRIDED_ROUNDS = 60, GIVEN_ROUNDS = 20 };
 
 typedef struct play {
     char url[160];
-    unsigned patience; /* how often in a row something may fail for want of memory */
-    bool close_first;  /* before what hangs off the clients is freed */
+    unsigned retries; /* how often in a row something may fail for want of memory */
+    bool close_first; /* before what hangs off the clients is freed */
     simba_client *clients[2];
     ref_arena arena;
     simba_locker *lockers[2];
@@ -55,7 +55,7 @@ static bool made(play *p, unsigned *tries, int rc, const simba_error *err, const
     REF_EXPECT(err->code == rc && err->text[0] != '\0');
     if (!is_want_of_memory(rc))
         REF_COMPLAIN("a constructor failed with %s: %s", simba_error_name(rc), err->text);
-    if ((*tries)++ <= p->patience)
+    if ((*tries)++ <= p->retries)
         return false;
     REF_COMPLAIN("still cannot be made: %s", err->text);
     ref_watchdog(1); /* nothing sensible can follow */
@@ -84,7 +84,7 @@ static bool made(play *p, unsigned *tries, int rc, const simba_error *err, const
     ({                                                                                                                 \
         simba_error err = {0};                                                                                         \
         int rc_ = (call);                                                                                              \
-        for (unsigned tries_ = 0; is_want_of_memory(rc_) && tries_ <= (p)->patience; tries_++) {                       \
+        for (unsigned tries_ = 0; is_want_of_memory(rc_) && tries_ <= (p)->retries; tries_++) {                        \
             REF_EXPECT(err.code == rc_ && err.text[0] != '\0');                                                        \
             rc_ = (call);                                                                                              \
         }                                                                                                              \
@@ -128,7 +128,7 @@ static void open_clients(play *p)
         MAKE(p, p->clients[i], simba_client_open(p->url, &options, &err, &ret));
 }
 
-static void make_parties(play *p)
+static void make_handles(play *p)
 {
     simba_observer_options observer = SIMBA_OBSERVER_OPTIONS_INIT;
     observer.on_changed = observed;
@@ -248,7 +248,7 @@ static void schedule(play *p)
     REF_EXPECT(!simba_scheduler_is_leader(p->scheduler) && atomic_load(&p->runs) == after);
 }
 
-static void free_parties(play *p)
+static void free_handles(play *p)
 {
     for (int i = 0; i < 2; i++) {
         ref_free(&p->arena.contenders[i]);
@@ -268,7 +268,7 @@ static void close_clients(play *p)
 static void perform(play *p)
 {
     open_clients(p);
-    make_parties(p);
+    make_handles(p);
     REF_EXPECT(simba_observer_start(p->observer) == 0);
     for (int i = 0; i < 2; i++)
         REF_EXPECT(ref_start(&p->arena.contenders[i]) == 0);
@@ -283,12 +283,12 @@ static void perform(play *p)
     if (p->close_first) {
         REF_EXPECT(simba_scheduler_start(p->scheduler) == 0);
         close_clients(p);
-        free_parties(p);
+        free_handles(p);
     } else {
         stop_contender(p, 0);
         stop_contender(p, 1);
         AWAIT(simba_owner_is_none(&p->seen));
-        free_parties(p);
+        free_handles(p);
         close_clients(p);
     }
     ref_arena_check_end(&p->arena);
@@ -330,7 +330,7 @@ static unsigned play_once(const sweep *s, unsigned nth)
         snprintf(p->url, sizeof p->url, "memory://sweep");
     else
         snprintf(p->url, sizeof p->url, "%s", s->store);
-    p->patience = s->row;
+    p->retries = s->row;
     p->close_first = nth % 2;
     ref_arena_init(&p->arena);
     failing_arm(s->kind, nth, s->row);

@@ -20,7 +20,7 @@
 #define LONG_MS (ref_scaled_ms(15000)) /* for what must happen */
 #define MUTEX "sweep"
 
-enum { WATCHDOG_S = 110, LANES = 8 };
+enum { WATCHDOG_S = 110, SWEEPERS = 8 };
 
 typedef enum fault_kind { FAIL_REQUEST, LOSE_REPLY, DROP_PUSH } fault_kind;
 
@@ -138,7 +138,7 @@ static void observed(simba_observer *observer, const simba_state *state, void *u
     ref_unlock();
 }
 
-static void make_parties(play *p)
+static void make_handles(play *p)
 {
     simba_error err = {0};
     for (unsigned i = 0; i < 2; i++) {
@@ -239,7 +239,7 @@ static bool has_fired(const play *p)
 static bool perform(play *p)
 {
     open_clients(p);
-    make_parties(p);
+    make_handles(p);
     EXPECT_RC(0, simba_observer_start(p->observer));
     for (int i = 0; i < 2; i++)
         EXPECT_RC(0, ref_start(&p->arena.contenders[i]));
@@ -273,7 +273,7 @@ static bool play_once(const sweep *s, unsigned nth)
     return fired;
 }
 
-static void *play_lane(void *arg)
+static void *run_sweeper(void *arg)
 {
     sweep *s = arg;
     const unsigned complaints = ref_complaints();
@@ -298,11 +298,11 @@ static void run_sweep(const char *store, fault_kind kind, int victim)
     const unsigned files = ref_entries("/proc/self/fd");
     const unsigned threads = ref_entries("/proc/self/task");
     const long live = failing_live(FAILING_SIMBA);
-    pthread_t lanes[LANES];
-    for (int i = 0; i < LANES; i++)
-        assert_int_equal(0, pthread_create(&lanes[i], NULL, play_lane, &s));
-    for (int i = 0; i < LANES; i++)
-        pthread_join(lanes[i], NULL);
+    pthread_t sweepers[SWEEPERS];
+    for (int i = 0; i < SWEEPERS; i++)
+        assert_int_equal(0, pthread_create(&sweepers[i], NULL, run_sweeper, &s));
+    for (int i = 0; i < SWEEPERS; i++)
+        pthread_join(sweepers[i], NULL);
     ref_watchdog(0);
     if (ref_complaints() != complaints)
         fail_msg("something went wrong; see above");

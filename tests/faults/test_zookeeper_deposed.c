@@ -44,7 +44,7 @@ static bool leads(server *s)
     return server_ask_zookeeper(s, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: leader");
 }
 
-enum { PATIENCE_OF_THE_OLD_MS = 25000 };
+enum { OLD_TIMEOUT_MS = 25000 };
 
 /* The others begin anew, so that they do not wait for the leader they had; that one waits for thirty seconds. */
 static void leader_cut_off(void **state)
@@ -62,7 +62,7 @@ static void leader_cut_off(void **state)
         assert_true(server_start(server_nth(&ensemble, i)));
     assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside));
     /* On a busy machine the others may take longer to start than that one waits for them. */
-    if (ref_now_ms() - before_ms > PATIENCE_OF_THE_OLD_MS && !leads(server_nth(&ensemble, 2)))
+    if (ref_now_ms() - before_ms > OLD_TIMEOUT_MS && !leads(server_nth(&ensemble, 2)))
         skip();
     assert_true(leads(server_nth(&ensemble, 2)));
     ref_lock();

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fuzz/story.h"
+#include "fuzz/scenario.h"
 #include "fuzz/targets.h"
 #include "fuzz/wires.h"
 #include "lib/mysql_speech.h"
@@ -99,27 +99,27 @@ static mysql_twist draw_twist(fuzz_input *in)
     return twist;
 }
 
-static mysql_story draw_story(fuzz_input *in)
+static mysql_row draw_row(fuzz_input *in)
 {
-    const unsigned owner = fuzz_below(in, STORY_IDS + 1);
-    mysql_story told = {.owner = owner < STORY_IDS ? story_ids[owner] : "",
-                        .now_ms = 1700000000000,
-                        .version = fuzz_below(in, 8),
-                        .nonce = fuzz_below(in, 4)};
-    told.until_ms = told.now_ms + 1000 * (int64_t)fuzz_below(in, 16);
+    const unsigned owner = fuzz_below(in, SCENARIO_IDS + 1);
+    mysql_row row = {.owner = owner < SCENARIO_IDS ? scenario_ids[owner] : "",
+                     .now_ms = 1700000000000,
+                     .version = fuzz_below(in, 8),
+                     .nonce = fuzz_below(in, 4)};
+    row.until_ms = row.now_ms + 1000 * (int64_t)fuzz_below(in, 16);
     if (fuzz_below(in, 16) == 15)
-        told.until_ms = fuzz_number(in);
-    return told;
+        row.until_ms = fuzz_number(in);
+    return row;
 }
 
 static void answer(fuzz_input *in, size_t wire, const unsigned char *asked, size_t length)
 {
     static const unsigned errors[] = {1146, 1142, 1290, 1205, 1213, 1406, 1927, 1153};
     const unsigned how = fuzz_below(in, 24);
-    const mysql_story told = draw_story(in);
+    const mysql_row row = draw_row(in);
     const mysql_twist twist = how == 20 ? draw_twist(in) : (mysql_twist){.kind = MYSQL_HONEST};
     speech.length = 0;
-    if (!mysql_answer(&speech, asked, length, &told, &twist))
+    if (!mysql_answer(&speech, asked, length, &row, &twist))
         return;
     if (how >= 21) {
         if (how == 21)
@@ -165,22 +165,22 @@ void fuzz_mysql(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"mysql://u:p@127.0.0.1:3306/db", "mysql://u@127.0.0.1:3306/db?create=yes",
                                        "mysql://u:p@127.0.0.1:3306/db?tls=yes&verify=no"};
-    static const story_server spoken = {.interrupt = hang_up};
+    static const scenario_server spoken = {.interrupt = hang_up};
     fuzz_input in = {data, size};
-    story told;
+    scenario played;
     /* With TLS the library reads all certificates of the system for each connection, which takes longer than all the rest. */
     setenv("SSL_CERT_FILE", "/dev/null", 1);
     setenv("SSL_CERT_DIR", "/dev/null", 1);
     server.in = &in;
     fuzz_wire_stirred = stirred;
     fuzz_wire_takes_its_time = true;
-    FUZZ_CHECK(story_begin(&told, &simba__backend_mysql, urls[fuzz_below(&in, 3)]));
+    FUZZ_CHECK(scenario_begin(&played, &simba__backend_mysql, urls[fuzz_below(&in, 3)]));
     while (in.left > 0) {
-        story_turn(&told, &in, &spoken);
+        scenario_step(&played, &in, &spoken);
         if (fuzz_below(&in, 4))
-            fuzz_host_settle(told.host);
+            fuzz_host_settle(played.host);
     }
-    fuzz_host_settle(told.host);
-    story_end(&told);
+    fuzz_host_settle(played.host);
+    scenario_end(&played);
     fuzz_wires_end();
 }

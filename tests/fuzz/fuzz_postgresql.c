@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fuzz/story.h"
+#include "fuzz/scenario.h"
 #include "fuzz/targets.h"
 #include "fuzz/wires.h"
 #include "stores/postgresql/postgresql.h"
@@ -143,7 +143,7 @@ static void put_any(speech *s, fuzz_input *in)
 static void add_row(speech *s, fuzz_input *in, const char *mutex, unsigned columns)
 {
     const unsigned odd = fuzz_below(in, 48);
-    const char *owner = fuzz_below(in, 4) ? story_ids[fuzz_below(in, STORY_IDS)] : "";
+    const char *owner = fuzz_below(in, 4) ? scenario_ids[fuzz_below(in, SCENARIO_IDS)] : "";
     const int64_t now = 1700000000000;
     char text[32];
     begin(s, 'D');
@@ -197,14 +197,14 @@ static void add_rows(speech *s, fuzz_input *in, bool locks, unsigned usual)
     char now[32];
     add_columns(s, in, columns);
     for (unsigned rows = fuzz_below(in, ROWS); rows > 0; rows--)
-        add_row(s, in, story_mutexes[fuzz_below(in, STORY_MUTEXES)], columns);
+        add_row(s, in, scenario_mutexes[fuzz_below(in, SCENARIO_MUTEXES)], columns);
     if (!locks)
         return;
     add_complete(s, in);
     if (fuzz_below(in, 2)) {
         add_columns(s, in, 6);
         for (unsigned rows = fuzz_below(in, 4); rows > 0; rows--)
-            add_row(s, in, story_mutexes[fuzz_below(in, STORY_MUTEXES)], 6);
+            add_row(s, in, scenario_mutexes[fuzz_below(in, SCENARIO_MUTEXES)], 6);
         add_complete(s, in);
     }
     add_columns(s, in, 1);
@@ -224,7 +224,7 @@ static void add_notification(speech *s, fuzz_input *in)
     put_number(s, 7, 4);
     put_text(s, "simba");
     if (fuzz_below(in, 2))
-        snprintf(text, sizeof text, "%u %s", fuzz_below(in, 5), story_mutexes[fuzz_below(in, STORY_MUTEXES)]);
+        snprintf(text, sizeof text, "%u %s", fuzz_below(in, 5), scenario_mutexes[fuzz_below(in, SCENARIO_MUTEXES)]);
     else
         fuzz_text(in, text, 99);
     put_text(s, text);
@@ -312,15 +312,15 @@ void fuzz_postgresql(const uint8_t *data, size_t size)
     static const char *const urls[] = {
         "postgresql://u:p@127.0.0.1:5432/db?sslmode=disable",
         "postgresql://u@127.0.0.1:5432,127.0.0.2:5432/db?sslmode=disable&target_session_attrs=any&create=yes"};
-    static const story_server server = {answer_all, interrupt};
+    static const scenario_server server = {answer_all, interrupt};
     fuzz_input in = {data, size};
-    story told;
-    FUZZ_CHECK(story_begin(&told, &simba__backend_postgresql, urls[fuzz_below(&in, 2)]));
+    scenario played;
+    FUZZ_CHECK(scenario_begin(&played, &simba__backend_postgresql, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
-        story_turn(&told, &in, &server);
-        fuzz_host_settle(told.host);
-        fuzz_host_poll(told.host);
+        scenario_step(&played, &in, &server);
+        fuzz_host_settle(played.host);
+        fuzz_host_poll(played.host);
     }
-    story_end(&told);
+    scenario_end(&played);
     fuzz_wires_end();
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fuzz/story.h"
+#include "fuzz/scenario.h"
 #include "fuzz/targets.h"
 #include "stores/redis/redis.h"
 
@@ -124,7 +124,7 @@ static void add_any(speech *s, fuzz_input *in, unsigned depth)
 /* What a script answers: about a mutex, and all about it. */
 static void add_grant(speech *s, fuzz_input *in)
 {
-    const char *id = story_ids[fuzz_below(in, 3)];
+    const char *id = scenario_ids[fuzz_below(in, 3)];
     const int64_t now = 1700000000000;
     const unsigned odd = fuzz_below(in, 16); /* this one is not as it should be */
     if (odd == 6) {
@@ -149,7 +149,7 @@ static void add_row(speech *s, fuzz_input *in)
     add(s, "*6\r\n");
     add_grant(s, in);
     add(s, ":%u\r\n", fuzz_below(in, 4));
-    add_text(s, story_ids[fuzz_below(in, 3)], fuzz_below(in, 2));
+    add_text(s, scenario_ids[fuzz_below(in, 3)], fuzz_below(in, 2));
     add(s, "$2\r\n%02u\r\n", fuzz_below(in, 90));
     if (fuzz_below(in, 8) == 0)
         add_any(s, in, 1);
@@ -210,8 +210,8 @@ static void add_message(speech *s, fuzz_input *in)
     if (fuzz_below(in, 6) == 0)
         strcpy(channel, fuzz_below(in, 2) ? "simba:@@revoked" : "+switch-master");
     else
-        snprintf(channel, sizeof channel, "simba:{%s}%s%s", story_mutexes[fuzz_below(in, 3)], endings[end],
-                 end > 2 ? story_ids[fuzz_below(in, 3)] : "");
+        snprintf(channel, sizeof channel, "simba:{%s}%s%s", scenario_mutexes[fuzz_below(in, 3)], endings[end],
+                 end > 2 ? scenario_ids[fuzz_below(in, 3)] : "");
     add(s, "*3\r\n");
     add_text(s, fuzz_below(in, 8) ? "message" : "subscri", 7);
     add_text(s, channel, strlen(channel));
@@ -226,7 +226,8 @@ static void add_message(speech *s, fuzz_input *in)
 static void add_subscribed(speech *s, fuzz_input *in)
 {
     char channel[128];
-    snprintf(channel, sizeof channel, "simba:{%s}:%s", story_mutexes[fuzz_below(in, 3)], story_ids[fuzz_below(in, 3)]);
+    snprintf(channel, sizeof channel, "simba:{%s}:%s", scenario_mutexes[fuzz_below(in, 3)],
+             scenario_ids[fuzz_below(in, 3)]);
     add(s, "*3\r\n");
     add_text(s, "subscribe", 9);
     add_text(s, channel, strlen(channel));
@@ -241,7 +242,8 @@ static void add_page(speech *s, fuzz_input *in)
     add(s, "*%u\r\n", keys);
     for (unsigned i = 0; i < keys; i++) {
         char key[160];
-        snprintf(key, sizeof key, "simba:{%s}%s", story_mutexes[fuzz_below(in, 3)], fuzz_below(in, 2) ? ":grant" : "");
+        snprintf(key, sizeof key, "simba:{%s}%s", scenario_mutexes[fuzz_below(in, 3)],
+                 fuzz_below(in, 2) ? ":grant" : "");
         if (fuzz_below(in, 4) == 0)
             fuzz_text(in, key + 7, 120);
         add_text(s, key, strlen(key));
@@ -380,7 +382,7 @@ static simba__link *any_link(fuzz_input *in)
     return fuzz_links[fuzz_below(in, (unsigned)fuzz_link_count)];
 }
 
-static void any_turn(story *told, fuzz_input *in)
+static void any_step(scenario *played, fuzz_input *in)
 {
     switch (fuzz_below(in, 12)) {
     default:
@@ -388,10 +390,10 @@ static void any_turn(story *told, fuzz_input *in)
         break;
     case 0:
     case 1:
-        story_request(told, in);
+        scenario_request(played, in);
         break;
     case 2:
-        story_topic(told, in);
+        scenario_watch(played, in);
         break;
     case 3:
         for (size_t i = 0; i < fuzz_link_count; i++)
@@ -410,11 +412,11 @@ static void any_turn(story *told, fuzz_input *in)
     case 7:
         if (fuzz_below(in, 8) == 0)
             simba__link_fail(any_link(in), SIMBA_EUNAVAILABLE, "lost");
-        fuzz_host_settle(told->host);
-        fuzz_host_advance(told->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
+        fuzz_host_settle(played->host);
+        fuzz_host_advance(played->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
         break;
     }
-    fuzz_host_settle(told->host);
+    fuzz_host_settle(played->host);
 }
 
 void fuzz_redis(const uint8_t *data, size_t size)
@@ -423,9 +425,9 @@ void fuzz_redis(const uint8_t *data, size_t size)
                                        "redis+cluster://127.0.0.1:7000,10.0.0.2:7001",
                                        "redis://127.0.0.1:7000/3?replicas=1&restart-wait=no"};
     fuzz_input in = {data, size};
-    story told;
-    FUZZ_CHECK(story_begin(&told, &simba__backend_redis, urls[fuzz_below(&in, 4)]));
+    scenario played;
+    FUZZ_CHECK(scenario_begin(&played, &simba__backend_redis, urls[fuzz_below(&in, 4)]));
     while (in.left > 0)
-        any_turn(&told, &in);
-    story_end(&told);
+        any_step(&played, &in);
+    scenario_end(&played);
 }

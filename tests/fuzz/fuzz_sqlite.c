@@ -101,7 +101,7 @@ static void use(void)
     }
     simba__sqlite_batch_clear(&batch);
     simba__sqlite_db_fini(&batch.db);
-    free(batch.rings);
+    free(batch.notify);
 }
 
 void fuzz_sqlite_file(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fuzz/story.h"
+#include "fuzz/scenario.h"
 #include "fuzz/targets.h"
 #include "stores/zookeeper/zookeeper.h"
 
@@ -121,7 +121,7 @@ static void put_data(speech *s, fuzz_input *in)
         put_number(s, UINT32_MAX, 4); /* none */
         break;
     default: {
-        const char *id = story_ids[fuzz_below(in, STORY_IDS)];
+        const char *id = scenario_ids[fuzz_below(in, SCENARIO_IDS)];
         put_text(s, in, id, strlen(id));
     }
     }
@@ -153,7 +153,7 @@ static void put_names(speech *s, fuzz_input *in, const char *path)
             snprintf(name, sizeof name, "_c_0f0e0d0c-0b0a-4908-8706-050403020100-latch-%010u", fuzz_byte(in));
             break;
         case 1:
-            snprintf(name, sizeof name, "%s", story_mutexes[fuzz_below(in, STORY_MUTEXES)]);
+            snprintf(name, sizeof name, "%s", scenario_mutexes[fuzz_below(in, SCENARIO_MUTEXES)]);
             break;
         default:
             fuzz_text(in, name, sizeof name - 1);
@@ -415,13 +415,13 @@ void fuzz_zookeeper(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"zookeeper://127.0.0.1:2181?session-timeout=10s",
                                        "zookeeper://u:p@127.0.0.1:2181,127.0.0.2:2181/deep/root?session-timeout=10s"};
-    static const story_server server = {answer_all, interrupt};
+    static const scenario_server server = {answer_all, interrupt};
     fuzz_input in = {data, size};
-    story told;
+    scenario played;
     made_count = 0;
     fuzz_link_count = 0;
     fuzz_link_sent = hear;
-    FUZZ_CHECK(story_begin(&told, &simba__backend_zookeeper, urls[fuzz_below(&in, 2)]));
+    FUZZ_CHECK(scenario_begin(&played, &simba__backend_zookeeper, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
         const unsigned what = fuzz_below(&in, 16);
         if (fuzz_links[0]->state == SIMBA__LINK_CONNECTING && what < 12)
@@ -431,10 +431,10 @@ void fuzz_zookeeper(const uint8_t *data, size_t size)
         else if (what < 6)
             answer_all(&in);
         else
-            story_turn(&told, &in, &server);
-        fuzz_host_settle(told.host);
+            scenario_step(&played, &in, &server);
+        fuzz_host_settle(played.host);
     }
-    story_end(&told);
+    scenario_end(&played);
     fuzz_link_count = 0;
     fuzz_link_sent = NULL;
 }

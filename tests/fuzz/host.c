@@ -108,11 +108,11 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
     return note->size <= SIMBA_NOTE_MAX ? 0 : SIMBA_ECORRUPT;
 }
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     (void)host;
     const bool is_of_session = push->kind == SIMBA_PUSH_SESSION_LOST || push->kind == SIMBA_PUSH_SESSION_BACK;
-    FUZZ_CHECK(topic ? topic->mutex != NULL : is_of_session);
+    FUZZ_CHECK(watch ? watch->mutex != NULL : is_of_session);
     (void)simba__push_check(push);
 }
 

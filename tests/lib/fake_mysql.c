@@ -125,7 +125,7 @@ static bool hear_all(fake_mysql *fake, int client, unsigned char *bytes, size_t 
 /* Answer one statement after the other. */
 static void answer_all(fake_mysql *fake, int client)
 {
-    static const mysql_story story = {
+    static const mysql_row row = {
         .owner = "you", .now_ms = 1700000000000, .until_ms = 1700000010000, .version = 7, .nonce = 9};
     static unsigned char asked[65536];
     static mysql_speech answer;
@@ -135,7 +135,7 @@ static void answer_all(fake_mysql *fake, int client)
         answer.length = 0;
         if (size > sizeof asked || !hear_all(fake, client, asked, size))
             return;
-        if (mysql_answer(&answer, asked, size, &story, fake->twist) &&
+        if (mysql_answer(&answer, asked, size, &row, fake->twist) &&
             !send_bytes(fake, client, answer.bytes, answer.length, 0))
             return;
     }

@@ -23,7 +23,7 @@ static struct entry {
     const void *self;
     const lossy_filter *filter;
     const simba_backend *inner;
-    void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
+    void (*push)(simba_host *host, simba_watch *watch, const simba_push *push);
 } entries[CLIENTS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -59,11 +59,11 @@ static void replace(const simba_host *host, struct entry by)
     pthread_mutex_unlock(&lock);
 }
 
-static void push(simba_host *host, simba_topic *topic, const simba_push *news)
+static void push(simba_host *host, simba_watch *watch, const simba_push *news)
 {
     const struct entry entry = find(host, NULL);
     if (entry.filter->push(entry.filter->user, news))
-        entry.push(host, topic, news);
+        entry.push(host, watch, news);
 }
 
 static int init(void *self, simba_host *host, const simba_url *url, simba_error *err)

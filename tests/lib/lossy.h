@@ -9,7 +9,7 @@
 #include <simba/backend.h>
 
 typedef struct lossy_filter {
-    bool (*push)(void *user, const simba_push *push); /* called in a turn; false: the push gets lost */
+    bool (*push)(void *user, const simba_push *push); /* called in a critical section; false: the push gets lost */
     void *user;
 } lossy_filter;
 

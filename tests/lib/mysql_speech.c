@@ -208,9 +208,9 @@ static const char *next_name(const char *at, const char *end, char *out, size_t 
     return at;
 }
 
-/* Everybody's lease is that of the story. */
-static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
-                     const mysql_twist *twist, bool has_more)
+/* Everybody's lease is that of `values`. */
+static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysql_row *values, const mysql_twist *twist,
+                     bool has_more)
 {
     const char *const end = sql + length;
     const unsigned usual = memmem(sql, length, "hex(note)", 9)        ? COLUMNS
@@ -221,12 +221,12 @@ static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysq
     const unsigned columns = twist->kind == MYSQL_WIDTH_ALONE ? usual : bounded(width);
     const bool has_names = memmem(sql, length, "x'", 2) != NULL;
     char mutex[300] = "orders", now[24], until[24], version[24], nonce[24];
-    snprintf(now, sizeof now, "%lld", (long long)story->now_ms);
-    snprintf(until, sizeof until, "%lld", (long long)story->until_ms);
-    snprintf(version, sizeof version, "%llu", (unsigned long long)story->version);
-    snprintf(nonce, sizeof nonce, "%llu", (unsigned long long)story->nonce);
-    const char *const row[COLUMNS] = {mutex, now,  until, until, story->owner, version, nonce, version,
-                                      "0",   NULL, NULL,  NULL,  now,          "",      NULL};
+    snprintf(now, sizeof now, "%lld", (long long)values->now_ms);
+    snprintf(until, sizeof until, "%lld", (long long)values->until_ms);
+    snprintf(version, sizeof version, "%llu", (unsigned long long)values->version);
+    snprintf(nonce, sizeof nonce, "%llu", (unsigned long long)values->nonce);
+    const char *const row[COLUMNS] = {mutex, now,  until, until, values->owner, version, nonce, version,
+                                      "0",   NULL, NULL,  NULL,  now,           "",      NULL};
     say_head(s, width, columns, twist);
     const char *at = has_names ? next_name(sql, end, mutex, sizeof mutex) : sql;
     for (int rows = 0; at && rows < MYSQL_SPEECH_ROWS; rows++) {
@@ -236,20 +236,20 @@ static void say_rows(mysql_speech *s, const char *sql, size_t length, const mysq
     say_eof(s, has_more);
 }
 
-static void answer_statement(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
+static void answer_statement(mysql_speech *s, const char *sql, size_t length, const mysql_row *values,
                              const mysql_twist *twist, bool has_more)
 {
     const bool is_columns = begins(sql, length, "select column_name");
     const bool has_result = begins(sql, length, "select") != (twist->kind == MYSQL_SWAPPED);
     char now[24];
-    snprintf(now, sizeof now, "%lld", (long long)story->now_ms);
+    snprintf(now, sizeof now, "%lld", (long long)values->now_ms);
     const char *const clock[COLUMNS] = {now};
     if (!has_result) {
         mysql_say_ok(s, has_more);
     } else if (is_columns || begins(sql, length, "select (select engine")) {
         say_table(s, is_columns, twist, has_more);
     } else if (begins(sql, length, "select mutex, acquired_at")) {
-        say_rows(s, sql, length, story, twist, has_more);
+        say_rows(s, sql, length, values, twist, has_more);
     } else {
         say_head(s, 1, 1, twist);
         say_row(s, 1, clock, twist, false);
@@ -258,20 +258,20 @@ static void answer_statement(mysql_speech *s, const char *sql, size_t length, co
 }
 
 /* Names come in hexadecimal digits, so a semicolon ends a statement. */
-static void answer_query(mysql_speech *s, const char *sql, size_t length, const mysql_story *story,
+static void answer_query(mysql_speech *s, const char *sql, size_t length, const mysql_row *values,
                          const mysql_twist *twist)
 {
     const char *const end = sql + length;
     while (sql < end) {
         const char *semicolon = memmem(sql, (size_t)(end - sql), "; ", 2);
         const bool has_more = semicolon != NULL;
-        answer_statement(s, sql, (size_t)((semicolon ? semicolon : end) - sql), story, twist,
+        answer_statement(s, sql, (size_t)((semicolon ? semicolon : end) - sql), values, twist,
                          has_more ? twist->kind != MYSQL_NO_MORE : twist->kind == MYSQL_ONE_MORE);
         sql = semicolon ? semicolon + 2 : end;
     }
 }
 
-bool mysql_answer(mysql_speech *s, const unsigned char *asked, size_t length, const mysql_story *story,
+bool mysql_answer(mysql_speech *s, const unsigned char *asked, size_t length, const mysql_row *values,
                   const mysql_twist *twist)
 {
     static const mysql_twist none = {.kind = MYSQL_HONEST};
@@ -279,7 +279,7 @@ bool mysql_answer(mysql_speech *s, const unsigned char *asked, size_t length, co
     s->number = 1;
     switch (length > 0 ? asked[0] : QUIT) {
     case QUERY:
-        answer_query(s, (const char *)asked + 1, length - 1, story, as);
+        answer_query(s, (const char *)asked + 1, length - 1, values, as);
         return true;
     case QUIT:
         return false;

@@ -39,11 +39,11 @@ typedef struct mysql_twist {
 } mysql_twist;
 
 /* What the rows of results say. */
-typedef struct mysql_story {
+typedef struct mysql_row {
     const char *owner;
     int64_t now_ms, until_ms;
     uint64_t version, nonce;
-} mysql_story;
+} mysql_row;
 
 void mysql_put(mysql_speech *s, const void *bytes, size_t length);
 void mysql_put_number(mysql_speech *s, uint64_t number, size_t size);
@@ -55,7 +55,7 @@ void mysql_say_hello(mysql_speech *s, const char *plugin, bool offers_tls);
 void mysql_say_ok(mysql_speech *s, bool has_more);
 void mysql_say_error(mysql_speech *s, unsigned number, const char *text);
 /* Answer a packet of a client that is logged in. False: there is no answer, or the client has said good-bye. */
-bool mysql_answer(mysql_speech *s, const unsigned char *asked, size_t length, const mysql_story *story,
+bool mysql_answer(mysql_speech *s, const unsigned char *asked, size_t length, const mysql_row *values,
                   const mysql_twist *twist);
 
 #endif

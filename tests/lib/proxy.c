@@ -86,7 +86,7 @@ static void *run(void *arg)
     pthread_mutex_lock(&p->lock);
     while (!p->quit) {
         struct pollfd fds[2 + 2 * PROXY_LINKS];
-        fds[0] = (struct pollfd){.fd = p->bell[0], .events = POLLIN};
+        fds[0] = (struct pollfd){.fd = p->wakeup[0], .events = POLLIN};
         fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
@@ -95,9 +95,9 @@ static void *run(void *arg)
         pthread_mutex_unlock(&p->lock);
         poll(fds, sizeof fds / sizeof *fds, -1);
         pthread_mutex_lock(&p->lock);
-        char rings[64];
+        char bytes[64];
         if (fds[0].revents)
-            (void)!read(p->bell[0], rings, sizeof rings);
+            (void)!read(p->wakeup[0], bytes, sizeof bytes);
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
                 if (fds[2 + 2 * i + from].revents && passes(p, from) && p->links[i][from] >= 0)
@@ -118,7 +118,7 @@ void proxy_start(proxy *p, int target)
     p->target = target;
     p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (p->listener < 0 || bind(p->listener, (struct sockaddr *)&address, size) != 0 || listen(p->listener, 64) != 0 ||
-        getsockname(p->listener, (struct sockaddr *)&address, &size) != 0 || pipe2(p->bell, O_CLOEXEC) != 0)
+        getsockname(p->listener, (struct sockaddr *)&address, &size) != 0 || pipe2(p->wakeup, O_CLOEXEC) != 0)
         abort();
     p->port = ntohs(address.sin_port);
     pthread_mutex_init(&p->lock, NULL);
@@ -137,7 +137,7 @@ void proxy_set(proxy *p, proxy_mode mode)
         if (p->links[i][0] >= 0)
             hang_up(p, i);
     pthread_mutex_unlock(&p->lock);
-    (void)!write(p->bell[1], "", 1);
+    (void)!write(p->wakeup[1], "", 1);
 }
 
 void proxy_aim(proxy *p, int target)
@@ -148,7 +148,7 @@ void proxy_aim(proxy *p, int target)
         if (p->links[i][0] >= 0)
             hang_up(p, i);
     pthread_mutex_unlock(&p->lock);
-    (void)!write(p->bell[1], "", 1);
+    (void)!write(p->wakeup[1], "", 1);
 }
 
 unsigned proxy_accepted(proxy *p)
@@ -164,13 +164,13 @@ void proxy_stop(proxy *p)
     pthread_mutex_lock(&p->lock);
     p->quit = 1;
     pthread_mutex_unlock(&p->lock);
-    (void)!write(p->bell[1], "", 1);
+    (void)!write(p->wakeup[1], "", 1);
     pthread_join(p->thread, NULL);
     for (int i = 0; i < PROXY_LINKS; i++)
         if (p->links[i][0] >= 0)
             hang_up(p, i);
     close(p->listener);
-    close(p->bell[0]);
-    close(p->bell[1]);
+    close(p->wakeup[0]);
+    close(p->wakeup[1]);
     pthread_mutex_destroy(&p->lock);
 }

@@ -18,7 +18,7 @@ typedef struct proxy {
     int port; /* where clients connect to */
     int target;
     int listener;
-    int bell[2];
+    int wakeup[2];
     pthread_t thread;
     pthread_mutex_t lock;
     proxy_mode mode;

@@ -79,7 +79,7 @@ static struct {
     const char *mutex;
     score *score;
     unsigned slot;
-    pthread_t looker;
+    pthread_t poller;
     pthread_mutex_t lock;
     bool leads; /* it may claim; under the lock */
     atomic_bool over;
@@ -228,7 +228,7 @@ static int play_contender(char **args)
         say("failed %s", err.text);
         return 1;
     }
-    if (pthread_create(&me.looker, NULL, look, NULL) != 0)
+    if (pthread_create(&me.poller, NULL, look, NULL) != 0)
         return 1;
     say("ready");
     char line[LINE];
@@ -236,7 +236,7 @@ static int play_contender(char **args)
         obey(line);
     simba_contender_stop(me.contender);
     atomic_store(&me.over, true);
-    pthread_join(me.looker, NULL);
+    pthread_join(me.poller, NULL);
     simba_contender_free(me.contender);
     simba_client_close(me.client);
     score_unmap(me.score);

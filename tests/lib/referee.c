@@ -16,7 +16,7 @@
 enum { MOMENT_MS = 5, COMPLAINTS_SHOWN = 20 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t bell;
+static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_uint complaints;
 static _Thread_local char scene[160];
@@ -51,24 +51,24 @@ int64_t ref_outage_ms(int64_t ms)
     return ref_scaled_ms(getenv("SIMBA_TEST_OUTAGES") ? ms : 3 * ms);
 }
 
-static void make_bell(void)
+static void make_cond(void)
 {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&bell, &attr);
+    pthread_cond_init(&changed, &attr);
     pthread_condattr_destroy(&attr);
 }
 
 void ref_lock(void)
 {
-    pthread_once(&once, make_bell);
+    pthread_once(&once, make_cond);
     pthread_mutex_lock(&lock);
 }
 
 void ref_unlock(void)
 {
-    pthread_cond_broadcast(&bell);
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
@@ -79,7 +79,7 @@ bool ref_wait(int64_t deadline_ms)
         return false;
     const int64_t until = deadline_ms - now < MOMENT_MS ? deadline_ms : now + MOMENT_MS;
     const struct timespec at = {(time_t)(until / 1000), (long)(until % 1000 * 1000000)};
-    pthread_cond_timedwait(&bell, &lock, &at);
+    pthread_cond_timedwait(&changed, &lock, &at);
     return true;
 }
 

@@ -23,10 +23,10 @@ int64_t ref_scaled_ms(int64_t ms);
  * SIMBA_TEST_OUTAGES, on a quiet machine, it is as short as docs/safety.md says. */
 int64_t ref_outage_ms(int64_t ms);
 
-/* One lock for all data that callbacks write and tests read. Unlocking rings the bell. */
+/* One lock for all data that callbacks write and tests read. Unlocking notifies the waiting thread. */
 void ref_lock(void);
 void ref_unlock(void);
-/* With the lock: wait for the bell, but only for a moment, because the library's own state does not ring it. False: too
+/* With the lock: wait for a notification, but only for a moment, because the library's own state does not notify. False: too
  * late. */
 bool ref_wait(int64_t deadline_ms);
 

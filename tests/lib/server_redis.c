@@ -86,8 +86,8 @@ const char *server_tell_redis(const server *s, const char *format, ...)
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     size_t got = 0;
     ssize_t n = -1;
-    const struct timeval patience = {.tv_sec = 5};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const struct timeval timeout = {.tv_sec = 5};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
         send(fd, command, (size_t)length, MSG_NOSIGNAL) == length && shutdown(fd, SHUT_WR) == 0) /* it closes, too */
         while (got < sizeof answer - 1 && (n = recv(fd, answer + got, sizeof answer - 1 - got, 0)) > 0)

@@ -22,10 +22,10 @@ size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t
 {
     const struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)s->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct timeval patience = {.tv_sec = 2};
+    const struct timeval timeout = {.tv_sec = 2};
     size_t length = 0;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
         send(fd, word, strlen(word), MSG_NOSIGNAL) == (ssize_t)strlen(word))
         for (ssize_t got = 1; got > 0 && length<size - 1; length += got> 0 ? (size_t)got : 0)

@@ -128,7 +128,7 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
     return 0;
 }
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     testhost *h = of(host);
     if (push->kind == SIMBA_PUSH_NOTED) {
@@ -137,7 +137,7 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
     if (h->push_count == TESTHOST_PUSHES)
         h->push_count--; /* processes in a contest can push for ever: the last place has the latest push */
-    h->pushes[h->push_count++] = (testhost_push){topic, 0, *push};
+    h->pushes[h->push_count++] = (testhost_push){watch, 0, *push};
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
@@ -204,7 +204,7 @@ static void host_io_remove(simba_host *host, simba_io *io)
 }
 
 /* As the client does before it releases its lock. */
-void testhost_end_turn(testhost *h)
+void testhost_end_section(testhost *h)
 {
     for (;;) {
         if (!h->closing && simba__window_hand_over(&h->window, read_clock(h))) {
@@ -277,7 +277,7 @@ void testhost_close(testhost *h)
 {
     h->closing = true;
     h->backend->close(h->store);
-    testhost_end_turn(h);
+    testhost_end_section(h);
     testhost_run_jobs(h);
     if (!h->closed)
         testhost_pump(h, &h->closed, 2000); /* a store may have to say good-bye */
@@ -327,13 +327,13 @@ void testhost_expire(testhost *h, testhost_request *r)
     r->sent = NULL;
     request->of = NULL;
     h->backend->expire(h->store, &request->shown);
-    testhost_end_turn(h);
+    testhost_end_section(h);
 }
 
 void testhost_flush(testhost *h)
 {
     h->backend->flush(h->store);
-    testhost_end_turn(h);
+    testhost_end_section(h);
 }
 
 void testhost_run_jobs(testhost *h)
@@ -346,7 +346,7 @@ void testhost_run_jobs(testhost *h)
         h->jobs_run++;
         (void)job->run(job, (simba_local){INT64_MAX});
         job->done(job);
-        testhost_end_turn(h);
+        testhost_end_section(h);
     }
 }
 
@@ -364,7 +364,7 @@ void testhost_fire(testhost *h)
     for (simba_timer *timer = due(h, now); timer; timer = due(h, now)) {
         timer->index = 0;
         timer->fire(timer, now);
-        testhost_end_turn(h);
+        testhost_end_section(h);
         now = host_now(&h->host);
     }
 }
@@ -374,7 +374,7 @@ static void look(testhost *h, int timeout_ms)
 {
     simba__reactor_wait(&h->reactor, timeout_ms);
     (void)simba__reactor_take(&h->reactor);
-    testhost_end_turn(h);
+    testhost_end_section(h);
 }
 
 bool testhost_pump(testhost *h, const bool *until, int64_t ms)
@@ -401,17 +401,17 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r)
     return &r->request.reply;
 }
 
-int testhost_watch(testhost *h, simba_topic *topic)
+int testhost_watch(testhost *h, simba_watch *watch)
 {
-    const int rc = h->backend->watch(h->store, topic);
-    testhost_end_turn(h);
+    const int rc = h->backend->watch(h->store, watch);
+    testhost_end_section(h);
     return rc;
 }
 
-void testhost_unwatch(testhost *h, simba_topic *topic)
+void testhost_unwatch(testhost *h, simba_watch *watch)
 {
-    h->backend->unwatch(h->store, topic);
-    testhost_end_turn(h);
+    h->backend->unwatch(h->store, watch);
+    testhost_end_section(h);
 }
 
 void testhost_advance(testhost *h, int64_t ms)

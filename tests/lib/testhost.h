@@ -12,7 +12,7 @@
 enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
 typedef struct testhost_push {
-    simba_topic *topic;
+    simba_watch *watch;
     uint64_t nonce; /* of push_to; 0: it was push */
     simba_push push;
 } testhost_push;
@@ -93,12 +93,12 @@ void testhost_flush(testhost *h);
 void testhost_expire(testhost *h, testhost_request *r);
 void testhost_run_jobs(testhost *h);
 /* Call it after the test itself has called the back end: carries out its wake-ups. */
-void testhost_end_turn(testhost *h);
+void testhost_end_section(testhost *h);
 /* Do all three, and then run the reactor until the request is done. Returns its reply. */
 const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 
-int testhost_watch(testhost *h, simba_topic *topic);
-void testhost_unwatch(testhost *h, simba_topic *topic);
+int testhost_watch(testhost *h, simba_watch *watch);
+void testhost_unwatch(testhost *h, simba_watch *watch);
 
 /* Fire the timers that are due, and timers that these set for now. */
 void testhost_fire(testhost *h);

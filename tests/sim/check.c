@@ -117,42 +117,42 @@ void check_revoked(sim *s, unsigned mutex, uint64_t token)
 
 /* --- S1: one at a time ------------------------------------------------------------------------------- */
 
-static bool holds(const sim *s, const sim_party *party)
+static bool holds(const sim *s, const sim_handle *handle)
 {
-    return party->is_member && party_held_ns(s, party) > 0 &&
-           !was_revoked(s, party->mutex, party->candidate.machine.token);
+    return handle->is_member && handle_held_ns(s, handle) > 0 &&
+           !was_revoked(s, handle->mutex, handle->candidate.machine.token);
 }
 
-static void check_alone(sim *s, const sim_party *party)
+static void check_alone(sim *s, const sim_handle *handle)
 {
-    if (!holds(s, party))
+    if (!holds(s, handle))
         return;
-    s->checks.owned_at[party->mutex] = s->now;
-    for (unsigned i = 0; i < s->parties; i++) {
-        const sim_party *other = &s->party[i];
-        if (other == party || other->mutex != party->mutex || !holds(s, other))
+    s->checks.owned_at[handle->mutex] = s->now;
+    for (unsigned i = 0; i < s->handles; i++) {
+        const sim_handle *other = &s->handle[i];
+        if (other == handle || other->mutex != handle->mutex || !holds(s, other))
             continue;
-        const uint64_t mine = party->candidate.machine.token, theirs = other->candidate.machine.token;
+        const uint64_t mine = handle->candidate.machine.token, theirs = other->candidate.machine.token;
         s->verdict.two = !s->verdict.promise;
         s->verdict.exposed = mine != theirs;
-        check_broken(s, "S1", "%s (token %llu) and %s (token %llu) both hold mutex %u", party->name,
-                     (unsigned long long)mine, other->name, (unsigned long long)theirs, party->mutex);
+        check_broken(s, "S1", "%s (token %llu) and %s (token %llu) both hold mutex %u", handle->name,
+                     (unsigned long long)mine, other->name, (unsigned long long)theirs, handle->mutex);
     }
 }
 
 /* --- S2, S3, S6: what the store grants ----------------------------------------------------------------- */
 
 /* A process that does not run cannot be told; when it goes on, it finds that it holds nothing. */
-static bool could_be_told(const sim *s, const sim_party *party)
+static bool could_be_told(const sim *s, const sim_handle *handle)
 {
-    return s->now >= s->process[party->process].paused_until + 10000;
+    return s->now >= s->process[handle->process].paused_until + 10000;
 }
 
-static void check_not_tidying(sim *s, const sim_party *party)
+static void check_not_tidying(sim *s, const sim_handle *handle)
 {
-    const simba__contention *machine = &party->candidate.machine;
-    if (party->app_leads && machine->phase == SIMBA__TIDY && machine->graceful && could_be_told(s, party))
-        check_broken(s, "S6", "mutex %u was granted to another while %s was tidying up", party->mutex, party->name);
+    const simba__contention *machine = &handle->candidate.machine;
+    if (handle->app_leads && machine->phase == SIMBA__TIDY && machine->graceful && could_be_told(s, handle))
+        check_broken(s, "S6", "mutex %u was granted to another while %s was tidying up", handle->mutex, handle->name);
 }
 
 void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, bool straggler)
@@ -168,20 +168,20 @@ void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, boo
                      (unsigned long long)checks->token_granted[mutex]);
     if (token > 0) /* a contender on the JVM has none */
         checks->token_granted[mutex] = token;
-    for (unsigned i = 0; i < s->parties; i++) {
-        const sim_party *party = &s->party[i];
-        const sim_process *process = &s->process[party->process];
-        if (i == grantee || !party->is_member || party->mutex != mutex || !process->alive ||
-            was_revoked(s, mutex, party->candidate.machine.token))
+    for (unsigned i = 0; i < s->handles; i++) {
+        const sim_handle *handle = &s->handle[i];
+        const sim_process *process = &s->process[handle->process];
+        if (i == grantee || !handle->is_member || handle->mutex != mutex || !process->alive ||
+            was_revoked(s, mutex, handle->candidate.machine.token))
             continue;
-        check_not_tidying(s, party);
-        if (party->candidate.machine.phase != SIMBA__HOLD)
+        check_not_tidying(s, handle);
+        if (handle->candidate.machine.phase != SIMBA__HOLD)
             continue;
-        if (could_be_told(s, party) && party->candidate.machine.token != token) {
+        if (could_be_told(s, handle) && handle->candidate.machine.token != token) {
             s->verdict.two = !s->verdict.promise;
-            s->verdict.exposed = token > party->candidate.machine.token;
+            s->verdict.exposed = token > handle->candidate.machine.token;
             check_broken(s, "S2", "mutex %u was granted to %s before %s was told that it leads no more", mutex,
-                         grantee < s->parties ? s->party[grantee].name : "somebody", party->name);
+                         grantee < s->handles ? s->handle[grantee].name : "somebody", handle->name);
         }
     }
 }
@@ -196,9 +196,9 @@ void check_freed(sim *s, unsigned mutex)
 /* --- S3, S5, S6, L3: what a machine decides ------------------------------------------------------------ */
 
 /* L3: leadership is not lost to an outage that is shorter than the transition. */
-static bool loss_is_excused(const sim *s, const sim_party *party, const simba__contention *before)
+static bool loss_is_excused(const sim *s, const sim_handle *handle, const simba__contention *before)
 {
-    const sim_process *process = &s->process[party->process];
+    const sim_process *process = &s->process[handle->process];
     const simba__timing *timing = &s->timing;
     const int64_t slack = 8 * s->plan->latency_ns + (s->model ? RECONNECT_NS : 0);
     int64_t from, outage;
@@ -210,20 +210,20 @@ static bool loss_is_excused(const sim *s, const sim_party *party, const simba__c
         from = sim_clock_when(&process->clock, renew_at);
         outage = (timing->transition_ns / 100 * 99 - timing->stop_margin_ns) / 1000 * 985 - slack;
     }
-    const int64_t trouble = trouble_ns(s, party->process, party->mutex, from, s->now);
+    const int64_t trouble = trouble_ns(s, handle->process, handle->mutex, from, s->now);
     return trouble >= 0 && trouble >= outage;
 }
 
-static void check_reason(sim *s, const sim_party *party, const simba__contention *before, simba_reason reason)
+static void check_reason(sim *s, const sim_handle *handle, const simba__contention *before, simba_reason reason)
 {
-    const bool revoked = was_revoked(s, party->mutex, before->token);
+    const bool revoked = was_revoked(s, handle->mutex, before->token);
     bool fine = true;
     switch (reason) {
     case SIMBA_REASON_EXPIRED:
     case SIMBA_REASON_SESSION_LOST:
-        if (!loss_is_excused(s, party, before))
-            check_broken(s, "L3", "%s lost mutex %u (%s) although no outage was as long as the transition", party->name,
-                         party->mutex, simba_reason_name(reason));
+        if (!loss_is_excused(s, handle, before))
+            check_broken(s, "L3", "%s lost mutex %u (%s) although no outage was as long as the transition",
+                         handle->name, handle->mutex, simba_reason_name(reason));
         break;
     case SIMBA_REASON_SUPERSEDED:
         fine = revoked || s->checks.lost_writes;
@@ -232,7 +232,7 @@ static void check_reason(sim *s, const sim_party *party, const simba__contention
         fine = revoked;
         break;
     case SIMBA_REASON_STOPPED:
-        fine = before->stop || party->stop_wanted || party->locker;
+        fine = before->stop || handle->stop_wanted || handle->locker;
         break;
     case SIMBA_REASON_HOLD_LIMIT:
         fine = s->timing.hold_limit_ns > 0;
@@ -241,8 +241,8 @@ static void check_reason(sim *s, const sim_party *party, const simba__contention
         fine = false;
     }
     if (!fine)
-        check_broken(s, "S2", "%s was told that mutex %u is gone for the reason \"%s\", which is not true", party->name,
-                     party->mutex, simba_reason_name(reason));
+        check_broken(s, "S2", "%s was told that mutex %u is gone for the reason \"%s\", which is not true",
+                     handle->name, handle->mutex, simba_reason_name(reason));
 }
 
 static bool tidies_up(const simba__contention *machine)
@@ -250,100 +250,101 @@ static bool tidies_up(const simba__contention *machine)
     return machine->phase == SIMBA__TIDY && machine->graceful && !machine->acked;
 }
 
-static void check_acquired(sim *s, sim_party *party)
+static void check_acquired(sim *s, sim_handle *handle)
 {
-    const unsigned m = party->mutex;
-    const uint64_t token = party->candidate.machine.token;
-    const bool is_over = s->process[party->process].late && party_held_ns(s, party) == 0;
+    const unsigned m = handle->mutex;
+    const uint64_t token = handle->candidate.machine.token;
+    const bool is_over = s->process[handle->process].late && handle_held_ns(s, handle) == 0;
     if (is_over || was_revoked(s, m, token)) {
-        party->held_token = token;
+        handle->held_token = token;
         return; /* the news of it is under way */
     }
     if (token <= s->checks.token_held[m])
-        check_broken(s, "S3", "%s leads mutex %u under token %llu after one under %llu", party->name, m,
+        check_broken(s, "S3", "%s leads mutex %u under token %llu after one under %llu", handle->name, m,
                      (unsigned long long)token, (unsigned long long)s->checks.token_held[m]);
     s->checks.token_held[m] = token;
-    party->held_token = token;
-    if (party->candidate.machine.stop)
-        check_broken(s, "S5", "%s took mutex %u after stop", party->name, m);
+    handle->held_token = token;
+    if (handle->candidate.machine.stop)
+        check_broken(s, "S5", "%s took mutex %u after stop", handle->name, m);
     if (s->checks.drill[m] && s->checks.freed_at[m] && !s->checks.taken_at[m])
         s->checks.taken_at[m] = s->now;
 }
 
 /* The promises of the settings: the application is told early enough to stop before the end, and nobody leads for longer
  * than the hold limit. */
-static void check_settings(sim *s, const sim_party *party, const simba__contention *before,
+static void check_settings(sim *s, const sim_handle *handle, const simba__contention *before,
                            const simba__actions *actions)
 {
     const simba__timing *t = &s->timing;
-    const int64_t now = process_now(s, &s->process[party->process]).ns;
+    const int64_t now = process_now(s, &s->process[handle->process]).ns;
     const int64_t lease_ns = (t->ttl_ns + t->transition_ns) / 100 * 99;
-    if (before->phase != SIMBA__HOLD || !could_be_told(s, party))
+    if (before->phase != SIMBA__HOLD || !could_be_told(s, handle))
         return;
     if (actions->released && actions->reason == SIMBA_REASON_EXPIRED &&
         now > before->lease_from.ns + lease_ns - t->stop_margin_ns + SIM_MS)
-        check_broken(s, "S2", "%s was told too late for its stop margin", party->name);
+        check_broken(s, "S2", "%s was told too late for its stop margin", handle->name);
     if (t->hold_limit_ns && now > before->held_since.ns + t->hold_limit_ns + SIM_MS)
-        check_broken(s, "S2", "%s leads for longer than the hold limit", party->name);
+        check_broken(s, "S2", "%s leads for longer than the hold limit", handle->name);
 }
 
-void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
+void check_step(sim *s, sim_handle *handle, const simba__contention *before, const simba__event *event,
                 const simba__actions *actions)
 {
     if (actions->acquired)
-        check_acquired(s, party);
-    if (party->candidate.machine.phase == SIMBA__HOLD && party->candidate.machine.token != party->held_token)
-        check_broken(s, "S3", "a renewal changed the token of %s from %llu to %llu", party->name,
-                     (unsigned long long)party->held_token, (unsigned long long)party->candidate.machine.token);
+        check_acquired(s, handle);
+    if (handle->candidate.machine.phase == SIMBA__HOLD && handle->candidate.machine.token != handle->held_token)
+        check_broken(s, "S3", "a renewal changed the token of %s from %llu to %llu", handle->name,
+                     (unsigned long long)handle->held_token, (unsigned long long)handle->candidate.machine.token);
     if (actions->released)
-        check_reason(s, party, before, actions->reason);
-    check_settings(s, party, before, actions);
+        check_reason(s, handle, before, actions->reason);
+    check_settings(s, handle, before, actions);
     const bool by_clock = event->kind != SIMBA__EV_REPLY && event->kind != SIMBA__EV_PUSH;
-    if (tidies_up(before) && party->candidate.machine.phase == SIMBA__TIDY && !party->candidate.machine.graceful &&
-        by_clock && !loss_is_excused(s, party, before))
-        check_broken(s, "S6", "the lease of %s ended while it was tidying up", party->name);
-    check_alone(s, party);
+    if (tidies_up(before) && handle->candidate.machine.phase == SIMBA__TIDY && !handle->candidate.machine.graceful &&
+        by_clock && !loss_is_excused(s, handle, before))
+        check_broken(s, "S6", "the lease of %s ended while it was tidying up", handle->name);
+    check_alone(s, handle);
 }
 
-void check_submit(sim *s, const sim_party *party, const simba__actions *actions)
+void check_submit(sim *s, const sim_handle *handle, const simba__actions *actions)
 {
-    if (!party->is_member)
+    if (!handle->is_member)
         return;
-    if (!party->running || party->stop_returned)
-        check_broken(s, "S5", "%s asked for something after stop had returned", party->name);
-    if (party->candidate.machine.stop && actions->op == SIMBA_OP_ACQUIRE)
-        check_broken(s, "S5", "%s asked for mutex %u after stop", party->name, party->mutex);
-    if (party->app_leads && actions->op == SIMBA_OP_RELEASE)
-        check_broken(s, "S6", "%s gave mutex %u back before on_released had returned", party->name, party->mutex);
-    if (party->app_leads && actions->op == SIMBA_OP_ACQUIRE)
-        check_broken(s, "S4", "%s asked for mutex %u again before on_released had returned", party->name, party->mutex);
+    if (!handle->running || handle->stop_returned)
+        check_broken(s, "S5", "%s asked for something after stop had returned", handle->name);
+    if (handle->candidate.machine.stop && actions->op == SIMBA_OP_ACQUIRE)
+        check_broken(s, "S5", "%s asked for mutex %u after stop", handle->name, handle->mutex);
+    if (handle->app_leads && actions->op == SIMBA_OP_RELEASE)
+        check_broken(s, "S6", "%s gave mutex %u back before on_released had returned", handle->name, handle->mutex);
+    if (handle->app_leads && actions->op == SIMBA_OP_ACQUIRE)
+        check_broken(s, "S4", "%s asked for mutex %u again before on_released had returned", handle->name,
+                     handle->mutex);
 }
 
 /* --- S4: callbacks ------------------------------------------------------------------------------------ */
 
-void check_callback(sim *s, sim_party *party, const simba__tell *tell)
+void check_callback(sim *s, sim_handle *handle, const simba__tell *tell)
 {
-    if (party->stop_returned)
-        check_broken(s, "S4", "a callback of %s ran after stop had returned", party->name);
-    if (tell->acquired && party->told_acquired)
-        check_broken(s, "S4", "on_acquired of %s ran twice in a row", party->name);
-    if (tell->released && !party->told_acquired)
-        check_broken(s, "S4", "on_released of %s ran without on_acquired", party->name);
-    if (tell->acquired && party_held_ns(s, party) == 0)
-        check_broken(s, "S2", "on_acquired of %s ran when its lease had ended", party->name);
+    if (handle->stop_returned)
+        check_broken(s, "S4", "a callback of %s ran after stop had returned", handle->name);
+    if (tell->acquired && handle->told_acquired)
+        check_broken(s, "S4", "on_acquired of %s ran twice in a row", handle->name);
+    if (tell->released && !handle->told_acquired)
+        check_broken(s, "S4", "on_released of %s ran without on_acquired", handle->name);
+    if (tell->acquired && handle_held_ns(s, handle) == 0)
+        check_broken(s, "S2", "on_acquired of %s ran when its lease had ended", handle->name);
     if (tell->acquired) {
-        party->told_acquired = true;
-        party->app_leads = true;
+        handle->told_acquired = true;
+        handle->app_leads = true;
     }
     if (tell->released)
-        party->told_acquired = false;
+        handle->told_acquired = false;
 }
 
 /* --- liveness, with everything healed ------------------------------------------------------------------ */
 
-static bool contends(const sim *s, const sim_party *party)
+static bool contends(const sim *s, const sim_handle *handle)
 {
-    return party->is_member && party->running && !party->candidate.machine.stop && s->process[party->process].alive;
+    return handle->is_member && handle->running && !handle->candidate.machine.stop && s->process[handle->process].alive;
 }
 
 static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
@@ -359,27 +360,27 @@ static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner
 
 static void check_observers(sim *s)
 {
-    for (unsigned i = 0; i < s->parties; i++) {
-        const sim_party *party = &s->party[i];
+    for (unsigned i = 0; i < s->handles; i++) {
+        const sim_handle *handle = &s->handle[i];
         simba_owner owner;
         /* A push may be lost; the next reading is not. */
         const int64_t enough = SIM_OBSERVER_POLL_NS + s->timing.op_timeout_ns + sim_hand_over_ns(s);
-        if (party->is_member || !party->running || s->now - s->checks.changed_at[party->mutex] < enough ||
-            s->now - party->started_at < 2 * enough)
+        if (handle->is_member || !handle->running || s->now - s->checks.changed_at[handle->mutex] < enough ||
+            s->now - handle->started_at < 2 * enough)
             continue;
-        store_has_owner(s, party->mutex, &owner);
-        if (party->observation.owner.token != owner.token || strcmp(party->observation.owner.id, owner.id) != 0)
-            check_broken(s, "L2", "observer %s sees \"%s\" where \"%s\" owns mutex %u", party->name,
-                         party->observation.owner.id, owner.id, party->mutex);
+        store_has_owner(s, handle->mutex, &owner);
+        if (handle->observation.owner.token != owner.token || strcmp(handle->observation.owner.id, owner.id) != 0)
+            check_broken(s, "L2", "observer %s sees \"%s\" where \"%s\" owns mutex %u", handle->name,
+                         handle->observation.owner.id, owner.id, handle->mutex);
     }
 }
 
 /* A forced release that was lost with a server: its holder still leads, and the store agrees. */
-static bool revoked_in_vain(const sim *s, const sim_party *party)
+static bool revoked_in_vain(const sim *s, const sim_handle *handle)
 {
     simba_owner owner;
-    return party_held_ns(s, party) > 0 && store_has_owner(s, party->mutex, &owner) &&
-           owner.token == party->candidate.machine.token;
+    return handle_held_ns(s, handle) > 0 && store_has_owner(s, handle->mutex, &owner) &&
+           owner.token == handle->candidate.machine.token;
 }
 
 /* L1, and the beginning of the drill for L2. */
@@ -387,12 +388,12 @@ void check_settled(sim *s)
 {
     for (unsigned m = 0; m < s->plan->mutexes; m++) {
         bool wanted = false, owned = s->checks.owned_at[m] >= s->now - sim_settle_ns(s);
-        for (unsigned i = 0; i < s->parties; i++) {
-            const sim_party *party = &s->party[i];
-            if (party->mutex != m || !contends(s, party))
+        for (unsigned i = 0; i < s->handles; i++) {
+            const sim_handle *handle = &s->handle[i];
+            if (handle->mutex != m || !contends(s, handle))
                 continue;
-            wanted |= !party->locker;
-            owned |= holds(s, party) || revoked_in_vain(s, party);
+            wanted |= !handle->locker;
+            owned |= holds(s, handle) || revoked_in_vain(s, handle);
         }
         if (wanted && !owned)
             check_broken(s, "L1", "nobody owns mutex %u, although it is wanted and all is well", m);
@@ -417,14 +418,14 @@ void check_hand_over(sim *s)
 /* Everybody was asked to stop, and had time for it: nothing of them is left. */
 void check_end(sim *s)
 {
-    for (unsigned i = 0; i < s->parties; i++) {
-        const sim_party *party = &s->party[i];
-        if (!party->is_member || !s->process[party->process].alive)
+    for (unsigned i = 0; i < s->handles; i++) {
+        const sim_handle *handle = &s->handle[i];
+        if (!handle->is_member || !s->process[handle->process].alive)
             continue;
-        if (party->running)
-            check_broken(s, "S5", "%s has not stopped", party->name);
-        if (party->told_acquired)
-            check_broken(s, "S4", "%s stopped without on_released", party->name);
+        if (handle->running)
+            check_broken(s, "S5", "%s has not stopped", handle->name);
+        if (handle->told_acquired)
+            check_broken(s, "S4", "%s stopped without on_released", handle->name);
     }
     for (unsigned p = 0; p < s->plan->processes; p++)
         if (s->process[p].alive && client_has_requests(s, p))

@@ -171,7 +171,7 @@ static void normalise_member(const world *w, member *m)
         m->message[0] = m->message[1];
         m->message[1] = (message){0};
     }
-    memset(&m->telling.told, 0, sizeof m->telling.told);
+    memset(&m->pending.told, 0, sizeof m->pending.told);
     normalise_machine(w, &m->machine, shift);
     if (!is_leased(&m->machine) && m->revoked_token != m->machine.token && !m->is_outstanding)
         m->revoked_token = 0;

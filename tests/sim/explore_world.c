@@ -1,4 +1,4 @@
-/* Contenders, what carries out their wishes, and what may happen next. See explore.h. */
+/* Contenders, what carries out their actions, and what may happen next. See explore.h. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static void watch(world *w, member *m)
 
 static void look_if_stopped(member *m)
 {
-    if (m->wants_stop && !m->is_running && m->callback == NO_CALLBACK && !m->telling.acquired && !m->telling.released) {
+    if (m->wants_stop && !m->is_running && m->callback == NO_CALLBACK && !m->pending.acquired && !m->pending.released) {
         m->wants_stop = false;
         m->has_stopped = true;
     }
@@ -119,7 +119,7 @@ void world_step(world *w, member *m, simba__event *event)
         check_world_submit(w, m, &actions);
         send_request(m, &actions);
     }
-    simba__telling_note(&m->telling, &actions, false);
+    simba__pending_note(&m->pending, &actions, false);
     if (actions.done)
         m->is_running = false;
     watch(w, m);
@@ -136,16 +136,16 @@ static void ack(world *w, member *m)
 
 static bool has_to_tell(const member *m)
 {
-    return m->is_alive && m->callback == NO_CALLBACK && (m->telling.acquired || m->telling.released);
+    return m->is_alive && m->callback == NO_CALLBACK && (m->pending.acquired || m->pending.released);
 }
 
 static void begin_callback(world *w, member *m)
 {
     simba__event look = {.kind = SIMBA__EV_TIMER};
     simba__tell tell;
-    if (m->telling.acquired && m->is_running)
+    if (m->pending.acquired && m->is_running)
         world_step(w, m, &look);
-    if (!simba__telling_take(&m->telling, &m->machine.owner, &tell))
+    if (!simba__pending_take(&m->pending, &m->machine.owner, &tell))
         return;
     if (tell.acquired || tell.released) {
         world_say(w, m, "callback %s", tell.acquired ? "acquired" : "released");
@@ -277,7 +277,7 @@ static void kill_member(member *m)
     m->session = 0;
     m->session_until = (simba_local){0};
     m->timer = m->deadline = SIMBA__NEVER;
-    memset(&m->telling, 0, sizeof m->telling);
+    memset(&m->pending, 0, sizeof m->pending);
     simba__contention_init(&m->machine, m->machine.timing, m->machine.leaves_queue);
     for (unsigned i = 0; i < WORLD_MESSAGES; i++)
         if (m->message[i].kind == REPLY || (m->machine.timing->session && m->message[i].session == 0))
@@ -428,7 +428,7 @@ static void offer_session(const world *w, unsigned who, list *l)
 static bool may_start(const world *w, unsigned who)
 {
     const member *m = &w->member[who];
-    return w->starts && !m->is_running && !m->wants_stop && m->callback == NO_CALLBACK && !m->telling.released;
+    return w->starts && !m->is_running && !m->wants_stop && m->callback == NO_CALLBACK && !m->pending.released;
 }
 
 unsigned world_choices(const world *w, choice *ret_choices)

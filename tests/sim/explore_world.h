@@ -3,8 +3,8 @@
 #ifndef TESTS_SIM_EXPLORE_WORLD_H
 #define TESTS_SIM_EXPLORE_WORLD_H
 
+#include "core/pending.h"
 #include "core/row.h"
-#include "core/telling.h"
 #include "sim/explore.h"
 #include "sim/search.h"
 
@@ -56,7 +56,7 @@ typedef enum callback { NO_CALLBACK, IN_ACQUIRED, IN_RELEASED } callback;
 
 typedef struct member {
     simba__contention machine;
-    simba__telling telling;
+    simba__pending pending;
     simba_local now; /* by its own clock */
     simba_local timer, deadline;
     message message[WORLD_MESSAGES];

@@ -10,35 +10,35 @@ static int64_t min64(int64_t a, int64_t b)
 
 static void observe(sim *s, const sim_item *item)
 {
-    if (s->parties == SIM_PARTIES || !s->process[item->who].alive)
+    if (s->handles == SIM_HANDLES || !s->process[item->who].alive)
         return;
-    sim_party *party = &s->party[s->parties];
-    party->process = item->who;
-    party->mutex = (uint8_t)item->arg;
-    party->id = "";
-    snprintf(party->name, sizeof party->name, "%c/observer%u", 'a' + item->who, s->parties - s->plan->members);
-    party_make(s, party);
-    s->parties++;
-    party_start(s, party);
+    sim_handle *handle = &s->handle[s->handles];
+    handle->process = item->who;
+    handle->mutex = (uint8_t)item->arg;
+    handle->id = "";
+    snprintf(handle->name, sizeof handle->name, "%c/observer%u", 'a' + item->who, s->handles - s->plan->members);
+    handle_make(s, handle);
+    s->handles++;
+    handle_start(s, handle);
 }
 
 static void member_item(sim *s, const sim_item *item)
 {
-    sim_party *party = &s->party[item->who];
+    sim_handle *handle = &s->handle[item->who];
     const int64_t lease_ns = s->timing.ttl_ns + s->timing.transition_ns;
     switch ((sim_item_kind)item->kind) {
     case SIM_ITEM_START:
-        party_start(s, party);
+        handle_start(s, handle);
         break;
     case SIM_ITEM_STOP:
-        party_stop(s, party);
+        handle_stop(s, handle);
         break;
     case SIM_ITEM_STOP_INSIDE:
-        party->stop_inside = true;
+        handle->stop_inside = true;
         break;
     default:
-        party->slow_ns = min64(item->for_ns, lease_ns + lease_ns / 2);
-        party->slow_until = s->now + 2 * lease_ns;
+        handle->slow_ns = min64(item->for_ns, lease_ns + lease_ns / 2);
+        handle->slow_until = s->now + 2 * lease_ns;
     }
 }
 
@@ -48,9 +48,9 @@ static void trouble(sim *s, const sim_item *item, unsigned process, int64_t unti
     const int64_t late = item->kind == SIM_ITEM_DELAY ? item->arg * SIM_MS : 0;
     check_trouble(s, process, s->now, until + late);
     if (process < SIM_PROCESSES)
-        for (unsigned i = 0; i < s->parties; i++) {
-            if (s->party[i].process == process)
-                sim_log(s, s->party[i].name, "fault %s %lld", sim_item_name((sim_item_kind)item->kind),
+        for (unsigned i = 0; i < s->handles; i++) {
+            if (s->handle[i].process == process)
+                sim_log(s, s->handle[i].name, "fault %s %lld", sim_item_name((sim_item_kind)item->kind),
                         (long long)until);
         }
     else
@@ -131,7 +131,7 @@ void fault_item(sim *s, const sim_event *event)
     const sim_item *item = &s->plan->item[event->arg];
     const int64_t until = min64(s->now + item->for_ns, s->plan->horizon_ns);
     const bool of_member = item->kind <= SIM_ITEM_SLOW;
-    sim_process *process = &s->process[of_member ? s->party[item->who].process : item->who];
+    sim_process *process = &s->process[of_member ? s->handle[item->who].process : item->who];
     if (s->healed && item->kind > SIM_ITEM_STOP)
         return; /* it was to happen to a process that did not run */
     switch ((sim_item_kind)item->kind) {
@@ -192,8 +192,8 @@ void fault_heal(sim *s)
     }
     if (s->model)
         s->model->healed(s);
-    for (unsigned i = 0; i < s->parties; i++) {
-        s->party[i].slow_until = 0;
-        s->party[i].stop_inside = false;
+    for (unsigned i = 0; i < s->handles; i++) {
+        s->handle[i].slow_until = 0;
+        s->handle[i].stop_inside = false;
     }
 }

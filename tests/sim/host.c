@@ -32,9 +32,9 @@ static sim_client *of(simba_host *host)
     return (sim_client *)(void *)host;
 }
 
-static sim_client *client_of(const sim_party *party)
+static sim_client *client_of(const sim_handle *handle)
 {
-    return party->s->client[party->process];
+    return handle->s->client[handle->process];
 }
 
 static _Thread_local sim_client *running;
@@ -82,9 +82,9 @@ static sim_process *process_of(const sim_client *client)
     return &client->s->process[client->process];
 }
 
-static simba_local turn(const sim_client *client)
+static simba_local event_time(const sim_client *client)
 {
-    return process_turn(client->s, process_of(client));
+    return process_event_time(client->s, process_of(client));
 }
 
 /* --- time and chance --------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
 
 static void fire(sim_client *client)
 {
-    const simba_local now = turn(client);
+    const simba_local now = event_time(client);
     for (simba_timer *timer = simba__timers_pop(&client->timers, now); timer;
          timer = simba__timers_pop(&client->timers, now))
         timer->fire(timer, now);
@@ -172,7 +172,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     const simba_error error = {.code = code};
     (void)format;
     request->reply = (simba_reply){.status = code};
-    simba__window_complete(&of(host)->window, request, &error, turn(of(host)));
+    simba__window_complete(&of(host)->window, request, &error, event_time(of(host)));
 }
 
 static void host_complete(simba_host *host, simba_request *request)
@@ -184,7 +184,7 @@ static void host_complete(simba_host *host, simba_request *request)
     if (fault < 0)
         host_fail(host, request, fault, "it makes no sense");
     else
-        simba__window_complete(&client->window, request, NULL, turn(client));
+        simba__window_complete(&client->window, request, NULL, event_time(client));
 }
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
@@ -205,32 +205,32 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
 
 static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
 {
-    sim_party *party = ((simba__request *)(void *)request)->of;
-    if (!party)
+    sim_handle *handle = ((simba__request *)(void *)request)->of;
+    if (!handle)
         return SIMBA_ETIMEDOUT;
-    if (!notes_read(note->bytes, note->size, &party->noting.read))
+    if (!notes_read(note->bytes, note->size, &handle->noting.read))
         check_broken(of(host)->s, "S8", "a note of %zu bytes was read that nobody has written", note->size);
     return 0;
 }
 
 /* --- pushes ------------------------------------------------------------------------------------------ */
 
-static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     sim_client *client = of(host);
     sim *s = client->s;
     if (client->muted)
         return;
-    if (topic) {
-        simba__watches_push((simba__watch *)(void *)topic, simba__push_check(push), turn(client));
+    if (watch) {
+        simba__watches_push((simba__watch *)(void *)watch, simba__push_check(push), event_time(client));
         return;
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
         process_of(client)->session_until.ns = 0;
-    for (unsigned i = 0; i < s->parties; i++) {
+    for (unsigned i = 0; i < s->handles; i++) {
         simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
-        if (s->party[i].running && s->party[i].process == client->process)
-            party_step(s, &s->party[i], &event);
+        if (s->handle[i].running && s->handle[i].process == client->process)
+            handle_step(s, &s->handle[i], &event);
     }
 }
 
@@ -238,7 +238,7 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
 {
     const sim_client *client = of(host);
     if (!client->muted)
-        simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), turn(client));
+        simba__watches_push_to(&client->watches, mutex, nonce, simba__push_check(push), event_time(client));
 }
 
 static void host_session(simba_host *host, simba_local from, int64_t ms)
@@ -247,16 +247,16 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
     process_of(client)->session_until = simba__local_add(from, simba__session_ns(&client->s->timing, ms));
 }
 
-/* --- what parties want ------------------------------------------------------------------------------- */
+/* --- what handles want ------------------------------------------------------------------------------- */
 
-static sim_party *party_of(simba__handle *handle)
+static sim_handle *handle_of(simba__handle *base)
 {
-    return (sim_party *)(void *)handle;
+    return (sim_handle *)(void *)base;
 }
 
-static void step(simba__handle *handle, simba__event *event)
+static void step(simba__handle *base, simba__event *event)
 {
-    party_step(party_of(handle)->s, party_of(handle), event);
+    handle_step(handle_of(base)->s, handle_of(base), event);
 }
 
 static const simba__handle_type member_type = {.step = step, .contends = true};
@@ -264,89 +264,89 @@ static const simba__handle_type observer_type = {.step = step};
 
 static void on_timer(simba_timer *timer, simba_local now)
 {
-    sim_party *party = party_of(SIMBA__OF_ITEM(timer, simba__handle, timer));
+    sim_handle *handle = handle_of(SIMBA__OF_ITEM(timer, simba__handle, timer));
     simba__event event = {.kind = SIMBA__EV_TIMER, .now = now};
-    if (party->running)
-        party_step(party->s, party, &event);
+    if (handle->running)
+        handle_step(handle->s, handle, &event);
 }
 
 /* The contenders of every other process report every change. */
-void client_adopt(sim_party *party)
+void client_adopt(sim_handle *handle)
 {
-    simba__handle *handle = &party->candidate.handle;
-    *handle = (simba__handle){
-        .type = party->is_member ? &member_type : &observer_type,
-        .watch = simba__watches_get(&client_of(party)->watches, sim_mutex_name(party->mutex)),
+    simba__handle *base = &handle->candidate.handle;
+    *base = (simba__handle){
+        .type = handle->is_member ? &member_type : &observer_type,
+        .watch = simba__watches_get(&client_of(handle)->watches, sim_mutex_name(handle->mutex)),
         .timer.fire = on_timer,
-        .observes = !party->is_member || (!party->locker && party->process % 2 == 0),
+        .observes = !handle->is_member || (!handle->locker && handle->process % 2 == 0),
     };
-    if (simba__timers_reserve(&client_of(party)->timers, 1) < 0)
+    if (simba__timers_reserve(&client_of(handle)->timers, 1) < 0)
         abort();
 }
 
 static void answered(simba__request *request, const simba_error *error)
 {
-    sim_party *party = request->of;
+    sim_handle *handle = request->of;
     simba__event event = {
         .kind = SIMBA__EV_REPLY,
-        .generation = party->candidate.handle.generation,
+        .generation = handle->candidate.handle.generation,
         .reply = &request->shown.reply,
         .sent_at = request->sent_at,
         .error = error,
     };
-    if (client_of(party)->muted)
+    if (client_of(handle)->muted)
         return;
-    party->candidate.handle.request = NULL;
-    party_step(party->s, party, &event);
+    handle->candidate.handle.request = NULL;
+    handle_step(handle->s, handle, &event);
 }
 
-void client_add(sim_party *party, simba__request *request, client_done *done)
+void client_add(sim_handle *handle, simba__request *request, client_done *done)
 {
     if (!request)
         abort();
-    request->of = party;
+    request->of = handle;
     request->done = done;
-    simba__window_add(&client_of(party)->window, request);
+    simba__window_add(&client_of(handle)->window, request);
 }
 
-void client_ask(sim_party *party, const simba__actions *actions)
+void client_ask(sim_handle *handle, const simba__actions *actions)
 {
-    simba_request wanted = {.mutex = sim_mutex_name(party->mutex), .id = party->id};
-    simba__actions_request(actions, party->is_member ? &party->s->timing : NULL, &wanted);
+    simba_request wanted = {.mutex = sim_mutex_name(handle->mutex), .id = handle->id};
+    simba__actions_request(actions, handle->is_member ? &handle->s->timing : NULL, &wanted);
     simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
     if (request)
         request->latest = actions->latest;
-    party->candidate.handle.generation = actions->generation;
-    party->candidate.handle.request = request;
-    client_add(party, request, answered);
+    handle->candidate.handle.generation = actions->generation;
+    handle->candidate.handle.request = request;
+    client_add(handle, request, answered);
 }
 
-void client_set_timer(sim_party *party, simba_local at)
+void client_set_timer(sim_handle *handle, simba_local at)
 {
-    simba__timers_set(&client_of(party)->timers, &party->candidate.handle.timer, at);
-    plan_timer(client_of(party));
+    simba__timers_set(&client_of(handle)->timers, &handle->candidate.handle.timer, at);
+    plan_timer(client_of(handle));
 }
 
-void client_want(sim_party *party, bool wants)
+void client_want(sim_handle *handle, bool wants)
 {
-    simba__watches_want(&client_of(party)->watches, &party->candidate.handle, wants);
+    simba__watches_want(&client_of(handle)->watches, &handle->candidate.handle, wants);
 }
 
-void client_begin(sim_party *party)
+void client_begin(sim_handle *handle)
 {
-    simba__list_append(&party->candidate.handle.watch->handles, &party->candidate.handle.of_watch);
+    simba__list_append(&handle->candidate.handle.watch->handles, &handle->candidate.handle.of_watch);
 }
 
-void client_end(sim_party *party)
+void client_end(sim_handle *handle)
 {
-    simba__list_remove(&party->candidate.handle.of_watch);
-    client_want(party, false);
+    simba__list_remove(&handle->candidate.handle.of_watch);
+    client_want(handle, false);
 }
 
-void client_withdraw(sim_party *party)
+void client_withdraw(sim_handle *handle)
 {
-    if (party->candidate.handle.request)
-        simba__window_withdraw(&client_of(party)->window, party->candidate.handle.request);
+    if (handle->candidate.handle.request)
+        simba__window_withdraw(&client_of(handle)->window, handle->candidate.handle.request);
 }
 
 /* --- the rest ---------------------------------------------------------------------------------------- */
@@ -449,7 +449,7 @@ static bool deal_with_store(sim_client *client)
 {
     if (client->watches.changed) {
         simba__watches_settle(&client->watches, &client->s->backend, client->store);
-    } else if (simba__window_hand_over(&client->window, turn(client))) {
+    } else if (simba__window_hand_over(&client->window, event_time(client))) {
         client->s->backend.flush(client->store);
     } else if (client->wake_wanted) {
         client->wake_wanted = false;
@@ -473,7 +473,7 @@ static void settle(sim_client *client)
     client_enter(client->s, client->process);
     while (!client->s->verdict.promise && deal_with_store(client))
         if (++rounds > ROUNDS)
-            check_broken(client->s, "L1", "a turn of process %u does not end", client->process);
+            check_broken(client->s, "L1", "an iteration of process %u does not end", client->process);
     client_leave();
     check_room(client);
 }
@@ -552,7 +552,7 @@ void client_open(sim *s, unsigned process)
     client_leave();
 }
 
-/* A store that says good-bye waits for an answer, for a while. The timers of the parties are not the store's. */
+/* A store that says good-bye waits for an answer, for a while. The timers of the handles are not the store's. */
 static void let_close(sim_client *client, const simba_backend *backend)
 {
     const char *store = client->store;

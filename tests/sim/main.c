@@ -12,8 +12,8 @@
 #include "sim/explore.h"
 #include "sim/machine.h"
 #include "sim/report.h"
+#include "sim/scenarios.h"
 #include "sim/sim.h"
-#include "sim/stories.h"
 
 #define JOBS_MAX 256
 #define ALL_STORES ((1U << SIM_STORES) - 1)
@@ -45,7 +45,7 @@ static const char usage[] =
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
     "                   or 1); for --machine what the first line of its output names\n"
     "  --states N       for --machine: give up after so many states (67108864)\n"
-    "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
+    "  --scenario NAME  draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"
     "Exit status: 0 all promises were kept (with --broken: one was broken, and the tokens "
@@ -241,7 +241,7 @@ static int parse(int argc, char **argv, options *o)
         {"seed", required_argument, NULL, 's'},    {"store", required_argument, NULL, 'k'},
         {"jobs", required_argument, NULL, 'j'},    {"broken", required_argument, NULL, 'b'},
         {"trace", no_argument, NULL, 't'},         {"servers", no_argument, NULL, 'v'},
-        {"svg", required_argument, NULL, 'g'},     {"story", required_argument, NULL, 'y'},
+        {"svg", required_argument, NULL, 'g'},     {"scenario", required_argument, NULL, 'y'},
         {"explore", no_argument, NULL, 'x'},       {"bounds", required_argument, NULL, 'l'},
         {"machine", required_argument, NULL, 'm'}, {"states", required_argument, NULL, 'c'},
         {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
@@ -293,7 +293,7 @@ static int parse(int argc, char **argv, options *o)
             o->bounds = optarg;
             break;
         case 'y':
-            return sim_story(optarg, stdout) ? 0 : wrong("there is no story", optarg);
+            return sim_draw_scenario(optarg, stdout) ? 0 : wrong("there is no scenario", optarg);
         case 'h':
             fputs(usage, stdout);
             return 0;

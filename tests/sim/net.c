@@ -26,7 +26,7 @@ sim_message *net_message(sim *s, sim_message_kind kind, unsigned process, uint32
     message->kind = (uint8_t)kind;
     message->process = (uint8_t)process;
     message->boot = s->process[process].boot;
-    message->party = SIM_PARTIES;
+    message->handle = SIM_HANDLES;
     *ret_index = index;
     return message;
 }

@@ -38,16 +38,16 @@ static void send(net_store *store, asked *which)
 {
     sim *s = store->s;
     uint32_t index;
-    const sim_party *party = ((simba__request *)(void *)which->request)->of;
+    const sim_handle *handle = ((simba__request *)(void *)which->request)->of;
     sim_message *message = net_message(s, MSG_REQUEST, store->process, &index);
     which->sent = true;
-    message->party = (uint8_t)(party - s->party);
-    message->mutex = party->mutex;
+    message->handle = (uint8_t)(handle - s->handle);
+    message->mutex = handle->mutex;
     message->generation = which->number;
     message->session = process_of(store)->session;
     message->request = *which->request;
-    message->request.mutex = sim_mutex_name(party->mutex); /* the request may be gone before the message */
-    message->request.id = party->id;
+    message->request.mutex = sim_mutex_name(handle->mutex); /* the request may be gone before the message */
+    message->request.id = handle->id;
     message->request.note = NULL;
     /* While the session lives, a release is carried out in the end. */
     net_to_store(s, index, is_session(s) && which->request->op == SIMBA_OP_RELEASE);
@@ -135,13 +135,13 @@ bool net_store_is_awaited(const sim *s, const sim_message *message)
 
 /* --- watching ---------------------------------------------------------------------------------------- */
 
-static sim_topic *topic_of(const net_store *store, const char *mutex, unsigned *ret_mutex)
+static sim_watch *watch_of(const net_store *store, const char *mutex, unsigned *ret_mutex)
 {
     unsigned m = 0;
     while (strcmp(sim_mutex_name(m), mutex) != 0)
         m++;
     *ret_mutex = m;
-    return &process_of(store)->topic[m];
+    return &process_of(store)->watches[m];
 }
 
 static void subscribe(sim *s, unsigned process, unsigned mutex)
@@ -152,14 +152,14 @@ static void subscribe(sim *s, unsigned process, unsigned mutex)
     net_to_store(s, index, true);
 }
 
-static int watch(void *self, simba_topic *shown)
+static int watch(void *self, simba_watch *shown)
 {
     net_store *store = self;
     sim *s = store->s;
     sim_process *process = process_of(store);
     unsigned mutex;
-    sim_topic *topic = topic_of(store, shown->mutex, &mutex);
-    *topic = (sim_topic){.shown = shown};
+    sim_watch *watched = watch_of(store, shown->mutex, &mutex);
+    *watched = (sim_watch){.shown = shown};
     if (s->plan->store == SIM_STORE_POLL)
         process_plan(s, EV_POLL, store->process, process, process_now(s, process), ++process->poll_version);
     else
@@ -167,41 +167,41 @@ static int watch(void *self, simba_topic *shown)
     return 0;
 }
 
-static void unwatch(void *self, simba_topic *shown)
+static void unwatch(void *self, simba_watch *shown)
 {
     net_store *store = self;
     unsigned mutex;
-    topic_of(store, shown->mutex, &mutex)->shown = NULL;
+    watch_of(store, shown->mutex, &mutex)->shown = NULL;
     if (!client_is_muted(store->s, store->process))
         store->s->store.subscribed[store->process][mutex] = 0;
 }
 
 static void push(net_store *store, unsigned mutex, const simba_push *what)
 {
-    const sim_topic *topic = &process_of(store)->topic[mutex];
-    if (topic->shown)
-        store->host->push(store->host, topic->shown, what);
+    const sim_watch *watched = &process_of(store)->watches[mutex];
+    if (watched->shown)
+        store->host->push(store->host, watched->shown, what);
 }
 
 /* A mutex that was free is free again: somebody may have had it in between, and others may have heard of that. */
 static void polled(net_store *store, const sim_message *message)
 {
-    sim_topic *topic = &process_of(store)->topic[message->mutex];
+    sim_watch *watched = &process_of(store)->watches[message->mutex];
     const simba_reply *reply = &message->request.reply;
     const bool is_free = simba_owner_is_none(&reply->owner);
     simba_push what = {.kind = SIMBA_PUSH_CHANGED};
-    if (!topic->shown)
+    if (!watched->shown)
         return;
-    const bool news = !topic->polled || topic->is_free != is_free || topic->token != reply->owner.token ||
-                      (is_free && topic->version != message->version);
-    if (topic->polled && is_free)
+    const bool news = !watched->polled || watched->is_free != is_free || watched->token != reply->owner.token ||
+                      (is_free && watched->version != message->version);
+    if (watched->polled && is_free)
         what.kind = SIMBA_PUSH_RELEASED;
-    else if (topic->polled)
+    else if (watched->polled)
         what = (simba_push){.kind = SIMBA_PUSH_ACQUIRED, .owner = reply->owner, .now_ms = reply->now_ms};
-    topic->polled = true;
-    topic->is_free = is_free;
-    topic->token = reply->owner.token;
-    topic->version = message->version;
+    watched->polled = true;
+    watched->is_free = is_free;
+    watched->token = reply->owner.token;
+    watched->version = message->version;
     if (news)
         push(store, message->mutex, &what);
 }
@@ -212,7 +212,7 @@ static void poll_all(net_store *store)
     sim_process *process = process_of(store);
     bool any = false;
     for (unsigned m = 0; m < s->plan->mutexes; m++) {
-        if (!process->topic[m].shown)
+        if (!process->watches[m].shown)
             continue;
         uint32_t index;
         net_message(s, MSG_POLL, store->process, &index)->mutex = (uint8_t)m;
@@ -282,7 +282,7 @@ static void connected(net_store *store, const sim_message *message)
     process->session_until.ns = 0;
     set_session(store, message->sent_at);
     for (unsigned m = 0; m < s->plan->mutexes; m++)
-        if (process->topic[m].shown)
+        if (process->watches[m].shown)
             subscribe(s, store->process, m);
     for (unsigned i = 0; i < store->count; i++)
         if (!store->asked[i].sent)
@@ -301,8 +301,8 @@ void net_store_arrived(sim *s, const sim_message *message)
         answered(store, message);
         break;
     case MSG_PUSH:
-        if (message->party < SIM_PARTIES)
-            store->host->push_to(store->host, sim_mutex_name(s->party[message->party].mutex), message->request.nonce,
+        if (message->handle < SIM_HANDLES)
+            store->host->push_to(store->host, sim_mutex_name(s->handle[message->handle].mutex), message->request.nonce,
                                  &message->push);
         else
             push(store, message->mutex, &message->push);
@@ -337,7 +337,7 @@ void net_store_event(sim *s, unsigned p, const sim_event *event)
     switch ((sim_event_kind)event->kind) {
     case EV_RESUBSCRIBE:
         for (unsigned m = 0; event->version == process->boot && m < s->plan->mutexes; m++)
-            if (process->topic[m].shown && s->plan->store != SIM_STORE_POLL)
+            if (process->watches[m].shown && s->plan->store != SIM_STORE_POLL)
                 subscribe(s, p, m);
         break;
     case EV_SESSION_OVER:

@@ -284,7 +284,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
         plan->window = (unsigned)pick(&s, 1, 3);
 }
 
-bool sim_plan_story(sim_plan *plan, const char *name)
+bool sim_plan_scenario(sim_plan *plan, const char *name)
 {
     const bool outage = strcmp(name, "outage") == 0;
     if (!outage && strcmp(name, "fail-over") != 0)

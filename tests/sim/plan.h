@@ -49,7 +49,7 @@ typedef enum sim_broken {
     X(SLOW, "slow-callback")           /* who: member; its callbacks take `for`, from now on for a while */            \
     X(OBSERVE, "observe")              /* who: process; arg: mutex */                                                  \
     X(PAUSE, "pause")                  /* who: process */                                                              \
-    X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next turn */ \
+    X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next step */ \
     X(KILL, "kill")                   /* who: process; restarted with the same ids after `for`, never if that is 0 */  \
     X(RATE, "clock-rate")             /* who: process; arg: ppm */                                                     \
     X(JUMP, "clock-jump")             /* who: process; arg: ms forward, as after a machine has slept */                \
@@ -128,8 +128,8 @@ typedef struct sim_plan {
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);
 
-/* A scenario that is not drawn but told, for docs/safety.md: "fail-over" or "outage". False: there is no such story. */
-bool sim_plan_story(sim_plan *plan, const char *name);
+/* A scenario that no seed determines, for docs/safety.md: "fail-over" or "outage". False: there is no such scenario. */
+bool sim_plan_scenario(sim_plan *plan, const char *name);
 
 /* One line about the whole, and one per item, as a person would tell it. */
 void sim_plan_print(const sim_plan *plan, void *file);

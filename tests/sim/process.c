@@ -8,7 +8,7 @@ simba_local process_now(const sim *s, const sim_process *process)
     return (simba_local){sim_clock_read(&process->clock, s->now)};
 }
 
-simba_local process_turn(const sim *s, const sim_process *process)
+simba_local process_event_time(const sim *s, const sim_process *process)
 {
     return process->late ? process->read : process_now(s, process);
 }
@@ -32,23 +32,23 @@ void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *
 void process_init(sim *s)
 {
     memset(s->process, 0, sizeof s->process);
-    memset(s->party, 0, sizeof s->party);
-    s->parties = 0;
+    memset(s->handle, 0, sizeof s->handle);
+    s->handles = 0;
     for (unsigned p = 0; p < s->plan->processes; p++)
         s->process[p].clock = (sim_clock){.base_shown = s->plan->offset_ns[p], .ppm = s->plan->ppm[p]};
-    for (unsigned i = 0; i < SIM_PARTIES; i++) {
-        sim_party *party = &s->party[i];
-        party->is_member = i < s->plan->members;
-        party->s = s;
-        if (!party->is_member)
+    for (unsigned i = 0; i < SIM_HANDLES; i++) {
+        sim_handle *handle = &s->handle[i];
+        handle->is_member = i < s->plan->members;
+        handle->s = s;
+        if (!handle->is_member)
             continue;
         const sim_member_plan *plan = &s->plan->member[i];
-        party->process = plan->process;
-        party->mutex = plan->mutex;
-        party->id = plan->id;
-        party->locker = plan->locker;
-        party->try_once = plan->try_once;
-        s->parties = i + 1;
+        handle->process = plan->process;
+        handle->mutex = plan->mutex;
+        handle->id = plan->id;
+        handle->locker = plan->locker;
+        handle->try_once = plan->try_once;
+        s->handles = i + 1;
     }
 }
 
@@ -58,17 +58,17 @@ void process_start(sim *s, unsigned p)
     process->alive = true;
     process->boot++;
     process->session_until = SIMBA__NEVER;
-    memset(process->topic, 0, sizeof process->topic);
+    memset(process->watches, 0, sizeof process->watches);
     client_open(s, p);
-    for (unsigned i = 0; i < s->parties; i++)
-        if (s->party[i].process == p)
-            party_make(s, &s->party[i]);
-    for (unsigned i = 0; i < s->parties; i++)
-        if (s->party[i].process == p)
-            notes_start(s, &s->party[i]);
-    for (unsigned i = 0; i < s->parties; i++)
-        if (s->party[i].process == p && s->party[i].restarts)
-            party_start(s, &s->party[i]);
+    for (unsigned i = 0; i < s->handles; i++)
+        if (s->handle[i].process == p)
+            handle_make(s, &s->handle[i]);
+    for (unsigned i = 0; i < s->handles; i++)
+        if (s->handle[i].process == p)
+            notes_start(s, &s->handle[i]);
+    for (unsigned i = 0; i < s->handles; i++)
+        if (s->handle[i].process == p && s->handle[i].restarts)
+            handle_start(s, &s->handle[i]);
 }
 
 void process_kill(sim *s, unsigned p, int64_t back_after_ns)
@@ -88,19 +88,19 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
     client_kill(s, p, noticed);
     if (!s->model && noticed)
         memset(s->store.subscribed[p], 0, sizeof s->store.subscribed[p]);
-    for (unsigned i = 0; i < s->parties; i++) {
-        sim_party *party = &s->party[i];
-        if (party->process != p)
+    for (unsigned i = 0; i < s->handles; i++) {
+        sim_handle *handle = &s->handle[i];
+        if (handle->process != p)
             continue;
-        if (party->running && party->is_member)
-            s->verdict.contender_ns += s->now - party->started_at;
-        party->life++;
-        memset(&party->candidate.handle, 0, sizeof party->candidate.handle);
-        party->running = party->app_leads = party->told_acquired = false;
-        party->stop_wanted = false;
-        party->strand = STRAND_IDLE;
-        party->valid_until.ns = 0;
-        sim_log(s, party->name, "killed");
+        if (handle->running && handle->is_member)
+            s->verdict.contender_ns += s->now - handle->started_at;
+        handle->life++;
+        memset(&handle->candidate.handle, 0, sizeof handle->candidate.handle);
+        handle->running = handle->app_leads = handle->told_acquired = false;
+        handle->stop_wanted = false;
+        handle->callbacks = CALLBACKS_IDLE;
+        handle->valid_until.ns = 0;
+        sim_log(s, handle->name, "killed");
     }
     if (back_after_ns > 0)
         sim_plan_event(s, EV_PROCESS_UP, p, s->now + back_after_ns, process->boot, 0);
@@ -148,13 +148,13 @@ static unsigned process_of_event(const sim *s, const sim_event *event)
         return s->message[event->arg].process;
     if (event->kind == EV_WIRE_TO_PROCESS)
         return wire_process(s, event->who);
-    return event->kind >= EV_STRAND ? s->party[event->who].process : event->who;
+    return event->kind >= EV_CALLBACKS ? s->handle[event->who].process : event->who;
 }
 
 /* The clock is read, and then the process does not get on. Before it calls the application it would look once more. */
 static bool stalls(sim *s, sim_process *process, const sim_event *event)
 {
-    if (process->stall_ns == 0 || !process->alive || s->healed || event->kind == EV_STRAND)
+    if (process->stall_ns == 0 || !process->alive || s->healed || event->kind == EV_CALLBACKS)
         return false;
     const unsigned p = (unsigned)(process - s->process);
     const int64_t until = s->now + process->stall_ns;
@@ -162,9 +162,9 @@ static bool stalls(sim *s, sim_process *process, const sim_event *event)
     process->read = process_now(s, process);
     process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;
     check_trouble(s, p, s->now, process->paused_until);
-    for (unsigned i = 0; i < s->parties; i++)
-        if (s->party[i].process == p)
-            sim_log(s, s->party[i].name, "fault stalled %lld", (long long)process->paused_until);
+    for (unsigned i = 0; i < s->handles; i++)
+        if (s->handle[i].process == p)
+            sim_log(s, s->handle[i].name, "fault stalled %lld", (long long)process->paused_until);
     process->stalled = s->events.planned + 1;
     sim_plan_event(s, (sim_event_kind)event->kind, event->who, process->paused_until, event->version, event->arg);
     return true;
@@ -225,6 +225,6 @@ void process_event(sim *s, const sim_event *event)
             net_store_event(s, p, event);
         break;
     default:
-        party_event(s, &s->party[event->who], event);
+        handle_event(s, &s->handle[event->who], event);
     }
 }

@@ -50,13 +50,13 @@ static lock look_at(sim_server *server, unsigned mutex)
 
 /* --- what a script has done -------------------------------------------------------------------------- */
 
-/* The party that asks under this nonce right now. */
+/* The handle that asks under this nonce right now. */
 static unsigned grantee_of(const sim *s, unsigned mutex, const lock *held)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
-        const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && party->candidate.handle.request &&
-            party->candidate.machine.nonce == held->nonce && strcmp(party->id, held->id) == 0)
+        const sim_handle *handle = &s->handle[i];
+        if (handle->mutex == mutex && handle->running && handle->candidate.handle.request &&
+            handle->candidate.machine.nonce == held->nonce && strcmp(handle->id, held->id) == 0)
             return i;
     }
     return SIM_NOBODY;

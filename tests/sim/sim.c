@@ -152,39 +152,39 @@ int64_t sim_hand_over_ns(const sim *s)
 
 /* --- the drill of L2: a leader stops, and perhaps a waiter has just died ---------------------------------- */
 
-static bool waits(const sim *s, const sim_party *party, unsigned mutex)
+static bool waits(const sim *s, const sim_handle *handle, unsigned mutex)
 {
-    return party->is_member && party->running && party->mutex == mutex && s->process[party->process].alive &&
-           !party->locker && !party->candidate.machine.stop && party->candidate.machine.phase == SIMBA__SEEK &&
-           party->candidate.machine.reason != SIMBA_REASON_HOLD_LIMIT && party->candidate.machine.owner.id[0] != '\0';
+    return handle->is_member && handle->running && handle->mutex == mutex && s->process[handle->process].alive &&
+           !handle->locker && !handle->candidate.machine.stop && handle->candidate.machine.phase == SIMBA__SEEK &&
+           handle->candidate.machine.reason != SIMBA_REASON_HOLD_LIMIT && handle->candidate.machine.owner.id[0] != '\0';
 }
 
-static sim_party *find_leader(sim *s, unsigned mutex)
+static sim_handle *find_leader(sim *s, unsigned mutex)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
-        sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && !party->locker &&
-            party->candidate.machine.phase == SIMBA__HOLD && s->process[party->process].alive)
-            return party;
+        sim_handle *handle = &s->handle[i];
+        if (handle->mutex == mutex && handle->running && !handle->locker &&
+            handle->candidate.machine.phase == SIMBA__HOLD && s->process[handle->process].alive)
+            return handle;
     }
     return NULL;
 }
 
 /* A process other than the leader's whose death leaves somebody waiting elsewhere. */
-static void kill_a_waiter(sim *s, const sim_party *leader)
+static void kill_a_waiter(sim *s, const sim_handle *leader)
 {
     unsigned victim = SIM_NOBODY;
     bool others = false;
     for (unsigned i = 0; i < s->plan->members; i++) {
-        const sim_party *party = &s->party[i];
-        if (!waits(s, party, leader->mutex) || party->process == leader->process)
+        const sim_handle *handle = &s->handle[i];
+        if (!waits(s, handle, leader->mutex) || handle->process == leader->process)
             continue;
         if (victim == SIM_NOBODY)
-            victim = party->process;
-        others |= party->process != victim;
+            victim = handle->process;
+        others |= handle->process != victim;
     }
     for (unsigned m = 0; m < s->plan->mutexes; m++) {
-        const sim_party *other = find_leader(s, m);
+        const sim_handle *other = find_leader(s, m);
         others &= !other || other->process != victim;
     }
     if (!others || s->timing.session)
@@ -201,28 +201,28 @@ static bool share_a_place(const sim *s)
 {
     for (unsigned i = 1; s->plan->queue && i < s->plan->members; i++)
         for (unsigned k = 0; k < i; k++)
-            if (s->party[i].mutex == 0 && s->party[k].mutex == 0 && strcmp(s->party[i].id, s->party[k].id) == 0)
+            if (s->handle[i].mutex == 0 && s->handle[k].mutex == 0 && strcmp(s->handle[i].id, s->handle[k].id) == 0)
                 return true;
     return false;
 }
 
 static void hand_over(sim *s)
 {
-    sim_party *leader = find_leader(s, 0);
+    sim_handle *leader = find_leader(s, 0);
     if (!leader || share_a_place(s))
         return;
     if (sim_chance(s, 500))
         kill_a_waiter(s, leader);
     unsigned waiting = 0;
     for (unsigned i = 0; i < s->plan->members; i++) {
-        waiting += waits(s, &s->party[i], 0);
-        if (s->party[i].mutex == 0 && s->party[i].locker)
+        waiting += waits(s, &s->handle[i], 0);
+        if (s->handle[i].mutex == 0 && s->handle[i].locker)
             return; /* lockers come and go: who is next is not known */
     }
     if (waiting == 0)
         return;
     s->checks.drill[0] = true;
-    party_stop(s, leader);
+    handle_stop(s, leader);
 }
 
 static void wind_up(sim *s)
@@ -230,9 +230,9 @@ static void wind_up(sim *s)
     check_hand_over(s);
     s->settled = false;
     s->winding_up = true;
-    for (unsigned i = 0; i < s->parties; i++)
-        if (s->process[s->party[i].process].alive)
-            party_stop(s, &s->party[i]);
+    for (unsigned i = 0; i < s->handles; i++)
+        if (s->process[s->handle[i].process].alive)
+            handle_stop(s, &s->handle[i]);
 }
 
 /* --- the run ------------------------------------------------------------------------------------------- */
@@ -281,8 +281,8 @@ static void populate(sim *s)
     if (s->model)
         s->model->begin(s);
     for (unsigned i = 0; i < s->plan->members; i++)
-        snprintf(s->party[i].name, sizeof s->party[i].name, "%c/%s%s", 'a' + s->party[i].process, s->party[i].id,
-                 i > 0 && strcmp(s->party[i].id, s->party[i - 1].id) == 0 ? "'" : "");
+        snprintf(s->handle[i].name, sizeof s->handle[i].name, "%c/%s%s", 'a' + s->handle[i].process, s->handle[i].id,
+                 i > 0 && strcmp(s->handle[i].id, s->handle[i - 1].id) == 0 ? "'" : "");
     for (unsigned p = 0; p < s->plan->processes; p++)
         process_start(s, p);
     for (unsigned i = 0; i < s->plan->items; i++)

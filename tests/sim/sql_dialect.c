@@ -20,7 +20,7 @@ typedef struct conn {
     bool is_opening, is_asked, is_exact;
     simba__sql_kind kind; /* of the ask */
     bool has_waiters;     /* the answer to it */
-    simba_timer patience;
+    simba_timer timeout;
 } conn;
 
 typedef struct store {
@@ -34,12 +34,12 @@ static void end_wire(conn *self)
         wire_close(self->s, self->wire);
     self->wire = 0;
     self->is_opening = self->is_asked = false;
-    self->host->timer_clear(self->host, &self->patience);
+    self->host->timer_clear(self->host, &self->timeout);
 }
 
-static void set_patience(conn *self, int64_t ns)
+static void set_timeout(conn *self, int64_t ns)
 {
-    self->host->timer_set(self->host, &self->patience, (simba_local){self->host->now(self->host).ns + ns});
+    self->host->timer_set(self->host, &self->timeout, (simba_local){self->host->now(self->host).ns + ns});
 }
 
 static void lose(conn *self, simba__sql_effect effect)
@@ -54,10 +54,10 @@ static void lose(conn *self, simba__sql_effect effect)
         simba__sql_lost(self->session, &why);
 }
 
-static void on_impatient(simba_timer *timer, simba_local now)
+static void on_timeout(simba_timer *timer, simba_local now)
 {
     (void)now;
-    lose(SIMBA__OF_NODE(timer, conn, patience), SIMBA__SQL_LOST);
+    lose(SIMBA__OF_NODE(timer, conn, timeout), SIMBA__SQL_LOST);
 }
 
 /* --- asks ------------------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static void ask(void *any, const simba__sql_ask *what)
     self->is_asked = true;
     self->kind = what->kind;
     self->has_waiters = what->waited_count > 0;
-    set_patience(self, ANSWER_TIMEOUT_NS);
+    set_timeout(self, ANSWER_TIMEOUT_NS);
     wire_send(self->s, self->wire, (const char *)&call, sizeof call);
 }
 
@@ -225,7 +225,7 @@ static void answered(conn *self, const sql_answer *answer)
         simba__sql_took_row(self->session, 1U + self->has_waiters, out.cell, 1);
     }
     self->is_asked = false;
-    self->host->timer_clear(self->host, &self->patience);
+    self->host->timer_clear(self->host, &self->timeout);
     simba__sql_answered(self->session, NULL);
 }
 
@@ -240,7 +240,7 @@ static void on_bytes(void *user, const char *data, size_t length)
     } else if (self->is_opening) {
         self->is_opening = false;
         self->is_exact = answer.is_exact;
-        self->host->timer_clear(self->host, &self->patience);
+        self->host->timer_clear(self->host, &self->timeout);
         simba__sql_opened(self->session);
     } else if (self->is_asked) {
         answered(self, &answer);
@@ -273,7 +273,7 @@ static void open_conn(void *any)
     static const sim_wire_events events = {on_connected, on_bytes, on_lost};
     conn *self = any;
     self->is_opening = true;
-    set_patience(self, CONNECT_TIMEOUT_NS);
+    set_timeout(self, CONNECT_TIMEOUT_NS);
     self->wire = wire_connect(self->s, self->process, 0, &events, self);
 }
 
@@ -327,9 +327,9 @@ static int init_by(store *self, simba_host *host, const simba__sql_dialect *by, 
     unsigned process = 0;
     sim *s = client_running(&process);
     for (size_t i = 0; i < 2; i++) {
-        *conns[i] = (conn){
-            .session = sessions[i], .host = host, .s = s, .process = process, .patience = {.fire = on_impatient}};
-        if (host->timer_add(host, &conns[i]->patience) < 0)
+        *conns[i] =
+            (conn){.session = sessions[i], .host = host, .s = s, .process = process, .timeout = {.fire = on_timeout}};
+        if (host->timer_add(host, &conns[i]->timeout) < 0)
             return SIMBA_ENOMEM;
     }
     const simba__sql_place place = {"sim", "server", "simba_mutex"};

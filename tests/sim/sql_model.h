@@ -3,7 +3,7 @@
  *   sql_dialect.c   the process's end: a dialect of src/stores/sql that sends its asks before they are text. They travel on wires
  *   sql_server.c    the server: what goes wrong with it, and the table of sim_model
  *   sql_session.c   a session of it: packets, row locks, commits, notifications. What is granted is told to check.c
- *   sql_guests.c    sessions that are not simba's: contenders of Simba on the JVM, and whoever locks a row for long
+ *   sql_foreign.c   sessions that are not simba's: contenders of Simba on the JVM, and whoever locks a row for long
  *
  * It is a table with row locks and another of waiters; it has no rules. */
 #ifndef TESTS_SIM_SQL_MODEL_H
@@ -21,7 +21,7 @@ enum {
     SQL_WAITERS = 64, /* also of a packet */
     SQL_NOTICES = 16,
     SQL_TEXT = 32,
-    /* EV_SERVER: who. The first three are about a session, `arg`; the others about a guest. */
+    /* EV_SERVER: who. The first three are about a session, `arg`; the others about a foreign session. */
     SQL_EV_BEGIN = 0,
     SQL_EV_COMMITTED,
     SQL_EV_TIMEOUT, /* of a wait for a lock, or for the next packet */
@@ -56,7 +56,7 @@ typedef struct sql_waiter {
 typedef enum sql_verb {
     SQL_READY, /* connect */
     SQL_ASK,
-    SQL_GUEST, /* a guest's: lock a row, and wait for it */
+    SQL_FOREIGN, /* a foreign session: lock a row, and wait for it */
 } sql_verb;
 
 /* A packet on its way to the server. */
@@ -91,7 +91,7 @@ typedef enum sql_phase {
     SQL_FREE_SLOT, /* there is no session */
     SQL_IDLE,
     SQL_BEGINS,  /* a packet has arrived */
-    SQL_WAITS,   /* a guest: for a row that another session has locked */
+    SQL_WAITS,   /* a foreign session: for a row that another session has locked */
     SQL_COMMITS, /* its writes go to the disk and to the replica */
 } sql_phase;
 
@@ -100,9 +100,9 @@ typedef enum sql_kind { SQL_CLIENT, SQL_JVM, SQL_LOCKER } sql_kind;
 typedef struct sql_session {
     sql_phase phase;
     sql_kind kind;
-    unsigned guest; /* JVM, LOCKER: which */
-    unsigned wire;  /* CLIENT; 0: the client is gone, and its statement goes on */
-    uint32_t stamp; /* of the event that it waits for */
+    unsigned foreign; /* JVM, LOCKER: which */
+    unsigned wire;    /* CLIENT; 0: the client is gone, and its statement goes on */
+    uint32_t stamp;   /* of the event that it waits for */
     bool in_transaction;
     char channel[SQL_TEXT]; /* that it listens on; "": it does not */
     sql_call call;          /* what is carried out */
@@ -168,7 +168,7 @@ sql_row *sql_row_find(sql_state *state, const char *mutex);
 /* It is made if it is missing. */
 sql_row *sql_row_of(sql_state *state, const char *mutex);
 bool sql_row_is_held(const sql_row *row, int64_t now_ms);
-sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wire);
+sql_session *sql_session_new(sim *s, sql_kind kind, unsigned foreign, unsigned wire);
 void sql_session_call(sim *s, sql_session *session, const sql_call *call);
 /* The client is gone. The server carries out its statement all the same. */
 void sql_session_leave(sim *s, sql_session *session);
@@ -180,15 +180,15 @@ void sql_session_event(sim *s, const sim_event *event);
 /* Before and after a row is changed: tell check.c. `now_ms`: the time by which that was decided. */
 void sql_row_changed(sim *s, const sql_row *before, const sql_row *after, int64_t now_ms);
 
-/* --- sql_guests.c ------------------------------------------------------------------------------------- */
+/* --- sql_foreign.c ------------------------------------------------------------------------------------- */
 
-void sql_guests_begin(sim *s);
-void sql_guests_leave(sim *s);
+void sql_foreign_begin(sim *s);
+void sql_foreign_leave(sim *s);
 /* The server has died, and their sessions with it. */
-void sql_guests_disconnected(sim *s);
-void sql_guests_lock(sim *s, unsigned mutex, int64_t until);
-void sql_guests_event(sim *s, const sim_event *event);
-/* The row that a guest's session wanted is locked, or cannot be had. */
-void sql_guest_answered(sim *s, sql_session *session, bool locked);
+void sql_foreign_disconnected(sim *s);
+void sql_foreign_lock(sim *s, unsigned mutex, int64_t until);
+void sql_foreign_event(sim *s, const sim_event *event);
+/* The row that a foreign session wanted is locked, or cannot be had. */
+void sql_foreign_answered(sim *s, sql_session *session, bool locked);
 
 #endif

@@ -61,7 +61,7 @@ static int64_t cut_until(const sim *s, unsigned process, unsigned server)
 static void event(sim *s, const sim_event *event)
 {
     if (event->who >= SQL_EV_JVM)
-        sql_guests_event(s, event);
+        sql_foreign_event(s, event);
     else if (s->now < frozen_until(s, 0))
         sim_plan_event(s, EV_SERVER, event->who, s->store.frozen_until + sim_pick(s, 1, 100000), event->version,
                        event->arg);
@@ -93,7 +93,7 @@ static void crash(sim *s, const sim_item *item, int64_t until)
     sql_sessions_crash(s);
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         wire_drop(s, wire);
-    sql_guests_disconnected(s);
+    sql_foreign_disconnected(s);
     sql_state_of(s)->waiters = 0; /* the queue is not logged */
     lose_writes(s, item->arg);
     s->store.down_until = until;
@@ -112,7 +112,7 @@ static void fault(sim *s, const sim_item *item, int64_t until)
     case SIM_ITEM_LOCK_ROW:
         check_row_locked(s, (unsigned)item->arg, s->now, until);
         if (!store_is_away(s))
-            sql_guests_lock(s, (unsigned)item->arg, until);
+            sql_foreign_lock(s, (unsigned)item->arg, until);
         break;
     case SIM_ITEM_SLOW_STORE:
         state->slow_until = until;
@@ -158,7 +158,7 @@ static void healed(sim *s)
     wires_answer_again(s); /* clients that are idle do not ask by themselves whether they are still connected */
     sql_state_of(s)->slow_until = 0;
     if (s->now == s->plan->horizon_ns)
-        sql_guests_leave(s);
+        sql_foreign_leave(s);
 }
 
 static bool owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
@@ -198,7 +198,7 @@ static void begin(sim *s)
     state->is_pooled = false;
     s->checks.neighbour_ns = 0; /* nobody ever waits for somebody else's row */
     state->commit_ns = sim_pick(s, SIM_MS, 10 * SIM_MS);
-    sql_guests_begin(s);
+    sql_foreign_begin(s);
 }
 
 static void begin_postgresql(sim *s)

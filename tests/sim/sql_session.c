@@ -1,7 +1,8 @@
 /* A session of the model of an SQL server. A packet takes a moment to begin. Packet 1 locks the rows that nobody else has locked, and
- * reads the server's clock after that; a guest waits for its row, for a second at most, or until the server finds a deadlock. A commit
- * goes to the disk and to the replica before anybody sees it or hears of it, as in semi-synchronous replication (AFTER_SYNC); if the
- * server dies meanwhile, chance decides whether it got there. A transaction that is idle for too long ends with its connection. */
+ * reads the server's clock after that; a foreign session waits for its row, for a second at most, or until the server finds a
+ * deadlock. A commit goes to the disk and to the replica before anybody sees it or hears of it, as in semi-synchronous replication
+ * (AFTER_SYNC); if the server dies meanwhile, chance decides whether it got there. A transaction that is idle for too long ends
+ * with its connection. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,13 +52,13 @@ static lock look_at(const sql_row *row, int64_t now_ms)
     return (lock){sql_row_is_held(row, now_ms), ours ? row->version : 0, ours ? row->nonce : 0};
 }
 
-/* The party that asks under this nonce right now. */
+/* The handle that asks under this nonce right now. */
 static unsigned grantee_of(const sim *s, unsigned mutex, const sql_row *row)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
-        const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && party->candidate.handle.request &&
-            party->candidate.machine.nonce == row->nonce && strcmp(party->id, row->owner_id) == 0)
+        const sim_handle *handle = &s->handle[i];
+        if (handle->mutex == mutex && handle->running && handle->candidate.handle.request &&
+            handle->candidate.machine.nonce == row->nonce && strcmp(handle->id, row->owner_id) == 0)
             return i;
     }
     return SIM_NOBODY;
@@ -154,7 +155,7 @@ static void become_idle(sim *s, sql_session *session)
         plan(s, session, SQL_EV_TIMEOUT, session->in_transaction ? SQL_IDLE_TRANSACTION_NS : SQL_IDLE_NS);
 }
 
-sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wire)
+sql_session *sql_session_new(sim *s, sql_kind kind, unsigned foreign, unsigned wire)
 {
     sql_state *state = sql_state_of(s);
     unsigned i = 0;
@@ -164,7 +165,7 @@ sql_session *sql_session_new(sim *s, sql_kind kind, unsigned guest, unsigned wir
         abort();
     if (i == state->sessions)
         state->sessions++;
-    state->session[i] = (sql_session){.kind = kind, .guest = guest, .wire = wire};
+    state->session[i] = (sql_session){.kind = kind, .foreign = foreign, .wire = wire};
     become_idle(s, &state->session[i]);
     return &state->session[i];
 }
@@ -175,7 +176,7 @@ static void answer(sim *s, sql_session *session, const sql_answer *what)
         wire_answer(s, session->wire, (const char *)what, sizeof *what);
     become_idle(s, session);
     if (session->kind != SQL_CLIENT)
-        sql_guest_answered(s, session, what->code == 0);
+        sql_foreign_answered(s, session, what->code == 0);
 }
 
 static void fail(sim *s, sql_session *session, simba__sql_effect effect, const char *why)
@@ -188,7 +189,7 @@ static void fail(sim *s, sql_session *session, simba__sql_effect effect, const c
 
 /* --- packets ---------------------------------------------------------------------------------------------- */
 
-/* A client that stops between its packets keeps its rows, until the server's patience ends. */
+/* A client that stops between its packets keeps its rows, until the server's timeout is over. */
 static void excuse_lock(sim *s, const sql_row *row)
 {
     if (s->now - row->locked_at > 4 * s->plan->latency_ns + 10 * SIM_MS)
@@ -313,7 +314,7 @@ static void commit(sim *s, sql_session *session)
     wake(s);
 }
 
-/* --- guests ------------------------------------------------------------------------------------------------ */
+/* --- foreign sessions -------------------------------------------------------------------------------------- */
 
 static sql_session *holder_of(sim *s, const sql_row *row)
 {
@@ -354,7 +355,7 @@ static void take_lock(sim *s, sql_session *session)
         fail(s, sim_chance(s, 500) ? session : holder_of(s, row), SIMBA__SQL_AGAIN, "deadlock");
 }
 
-/* Rows may have been unlocked: guests that wait look again. */
+/* Rows may have been unlocked: foreign sessions that wait look again. */
 static void wake(sim *s)
 {
     for (unsigned i = 0; i < sql_state_of(s)->sessions; i++) {
@@ -370,7 +371,7 @@ static void begin(sim *s, sql_session *session)
 {
     const sql_call *call = &session->call;
     session->began_ms = sql_now_ms(s);
-    if (call->verb == SQL_GUEST) {
+    if (call->verb == SQL_FOREIGN) {
         take_lock(s, session);
         return;
     }

@@ -11,38 +11,38 @@
 
 static bool same_id(const sim *s, unsigned a, unsigned b)
 {
-    return strcmp(s->party[a].id, s->party[b].id) == 0;
+    return strcmp(s->handle[a].id, s->handle[b].id) == 0;
 }
 
-static bool leave_queue(sim *s, unsigned mutex, unsigned party)
+static bool leave_queue(sim *s, unsigned mutex, unsigned handle)
 {
     sim_waiting *waiting = &s->store.waiting[mutex];
     for (unsigned i = 0; i < waiting->count; i++)
-        if (same_id(s, waiting->party[i], party)) {
-            memmove(&waiting->party[i], &waiting->party[i + 1], waiting->count - i - 1);
+        if (same_id(s, waiting->handle[i], handle)) {
+            memmove(&waiting->handle[i], &waiting->handle[i + 1], waiting->count - i - 1);
             waiting->count--;
             return true;
         }
     return false;
 }
 
-static void join_queue(sim *s, unsigned mutex, unsigned party)
+static void join_queue(sim *s, unsigned mutex, unsigned handle)
 {
     sim_waiting *waiting = &s->store.waiting[mutex];
     for (unsigned i = 0; i < waiting->count; i++)
-        if (same_id(s, waiting->party[i], party))
+        if (same_id(s, waiting->handle[i], handle))
             return;
-    waiting->party[waiting->count++] = (uint8_t)party;
+    waiting->handle[waiting->count++] = (uint8_t)handle;
 }
 
 /* Invite the process that listens under this id. False: none does. */
-static bool publish(sim *s, unsigned mutex, unsigned party, int64_t after_ns)
+static bool publish(sim *s, unsigned mutex, unsigned handle, int64_t after_ns)
 {
     const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
     bool heard = false;
     for (unsigned i = 0; i < SIM_MEMBERS && i < s->plan->members; i++) {
-        const unsigned p = s->party[i].process;
-        if (s->party[i].mutex != mutex || !same_id(s, i, party) || !s->store.subscribed[p][mutex])
+        const unsigned p = s->handle[i].process;
+        if (s->handle[i].mutex != mutex || !same_id(s, i, handle) || !s->store.subscribed[p][mutex])
             continue;
         store_push(s, p, mutex, &push, after_ns);
         heard = true;
@@ -55,7 +55,7 @@ static void invite_next(sim *s, unsigned mutex)
     sim_waiting *waiting = &s->store.waiting[mutex];
     bool heard = false;
     while (waiting->count > 0 && !heard) {
-        const unsigned next = waiting->party[0];
+        const unsigned next = waiting->handle[0];
         leave_queue(s, mutex, next);
         heard = publish(s, mutex, next, 0);
         s->store.invited[mutex] = (uint8_t)next;
@@ -65,14 +65,14 @@ static void invite_next(sim *s, unsigned mutex)
     const int64_t kept_ns = sim_clock_when(&s->store.clock, s->store.invited_until[mutex]) - s->now;
     unsigned standing_by = 0;
     for (unsigned i = 0; heard && i < waiting->count && standing_by < 2; i++)
-        standing_by += publish(s, mutex, waiting->party[i], kept_ns);
+        standing_by += publish(s, mutex, waiting->handle[i], kept_ns);
 }
 
 /* A contender may take the mutex on an invitation to another contender of the same process. */
 static bool is_invited(const sim *s, unsigned mutex, unsigned process)
 {
     for (unsigned i = 0; i < s->plan->members; i++)
-        if (s->party[i].mutex == mutex && s->party[i].process == process && same_id(s, i, s->store.invited[mutex]))
+        if (s->handle[i].mutex == mutex && s->handle[i].process == process && same_id(s, i, s->store.invited[mutex]))
             return true;
     return false;
 }
@@ -112,13 +112,13 @@ static void spread_news(sim *s, unsigned mutex)
 
 /* --- requests --------------------------------------------------------------------------------------- */
 
-static void changed(sim *s, unsigned mutex, const simba__row *before, unsigned party, bool straggler)
+static void changed(sim *s, unsigned mutex, const simba__row *before, unsigned handle, bool straggler)
 {
     const simba__row *after = &s->store.row[mutex];
     const bool had = before->owner.id[0] != '\0';
     const bool has = after->owner.id[0] != '\0';
     if (has && (!had || before->owner.token != after->owner.token || before->nonce != after->nonce))
-        check_granted(s, mutex, party, after->owner.token, straggler);
+        check_granted(s, mutex, handle, after->owner.token, straggler);
     else if (has && straggler)
         s->checks.straggled[mutex] = true;
     else if (!has && had)
@@ -134,17 +134,17 @@ static void queue_up(sim *s, const sim_message *message, bool won)
     if (!s->plan->queue)
         return;
     if (won && request->op == SIMBA_OP_ACQUIRE) {
-        leave_queue(s, m, message->party);
+        leave_queue(s, m, message->handle);
         /* Another contender of the same process was quicker than the one that was invited, which still waits. */
-        if (is_kept(s, m) && s->store.invited[m] != message->party)
+        if (is_kept(s, m) && s->store.invited[m] != message->handle)
             join_queue(s, m, s->store.invited[m]);
         s->store.invited_until[m] = 0;
     } else if (request->op == SIMBA_OP_ACQUIRE && request->queue) {
-        join_queue(s, m, message->party);
+        join_queue(s, m, message->handle);
     } else if (request->op == SIMBA_OP_RELEASE && !won) {
         /* A contender that leaves and is not in the queue has just been invited: the invitation goes on to the next. */
         const bool kept = is_kept(s, m);
-        const bool was_queued = leave_queue(s, m, message->party);
+        const bool was_queued = leave_queue(s, m, message->handle);
         const bool invited = kept && is_invited(s, m, message->process);
         if (simba__row_is_free(&s->store.row[m], store_now(s)) && (invited || !(was_queued || kept)))
             invite_next(s, m);
@@ -156,7 +156,7 @@ static int64_t place_of(const sim *s, const sim_message *message)
 {
     const sim_waiting *waiting = &s->store.waiting[message->mutex];
     for (unsigned i = 0; i < waiting->count; i++)
-        if (same_id(s, waiting->party[i], message->party))
+        if (same_id(s, waiting->handle[i], message->handle))
             return i + 1;
     return 0;
 }
@@ -217,7 +217,7 @@ void lease_request(sim *s, sim_message *message)
     queue_up(s, &copy, did);
     copy.request.reply.place = copy.request.op == SIMBA_OP_ACQUIRE && !did ? place_of(s, &copy) : 0;
     if (did)
-        changed(s, m, &before, copy.party, straggler);
+        changed(s, m, &before, copy.handle, straggler);
     answer(s, &copy);
 }
 

@@ -66,7 +66,7 @@ static void show(const sim *s, unsigned mutex, simba_owner *ret_owner)
     if (s->store.children[mutex].count == 0)
         return;
     const sim_child *first = &s->store.children[mutex].child[0];
-    strcpy(ret_owner->id, s->party[first->party].id);
+    strcpy(ret_owner->id, s->handle[first->handle].id);
     ret_owner->token = first->token;
     ret_owner->ttl_at_ms = ret_owner->transition_at_ms = INT64_MAX;
 }
@@ -80,8 +80,8 @@ bool session_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
 static void push_to(sim *s, const sim_child *child, simba_push_kind kind)
 {
     uint32_t index;
-    sim_message *message = net_message(s, MSG_PUSH, s->party[child->party].process, &index);
-    message->party = child->party;
+    sim_message *message = net_message(s, MSG_PUSH, s->handle[child->handle].process, &index);
+    message->handle = child->handle;
     message->request.nonce = child->nonce;
     message->push.kind = kind;
     net_to_process(s, index, true, 0);
@@ -108,7 +108,7 @@ static void first_has_changed(sim *s, unsigned mutex)
 {
     const sim_children *children = &s->store.children[mutex];
     if (children->count > 0)
-        check_granted(s, mutex, children->child[0].party, children->child[0].token, false);
+        check_granted(s, mutex, children->child[0].handle, children->child[0].token, false);
     else
         check_freed(s, mutex);
     spread_news(s, mutex);
@@ -144,7 +144,7 @@ static void add_child(sim *s, const sim_message *message)
         .token = ++s->store.zxid,
         .nonce = message->request.nonce,
         .session = message->session,
-        .party = message->party,
+        .handle = message->handle,
     };
     if (children->count == 1)
         first_has_changed(s, message->mutex);

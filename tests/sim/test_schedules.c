@@ -116,7 +116,7 @@ static int64_t run_length_ms(world *w)
 /* The leader dies at `death_ms`, wherever it is then: its clock is of no interest to anybody. */
 typedef struct leader {
     world *w;
-    simba__conductor conductor;
+    simba__schedule schedule;
     simba_request write; /* id, nonce and token of its grant */
     char text[SIMBA__RECORD_MAX + 1];
     int64_t death_ms;
@@ -132,7 +132,7 @@ static bool confirm(leader *l)
     const bool arrives = sent_ms + 1 + (int64_t)draw(w, 20) <= l->death_ms;
     w->now_ms += (int64_t)(2 + draw(w, 40));
     l->write.note = l->text;
-    l->write.note_size = simba__record_write(&l->conductor.record, l->text);
+    l->write.note_size = simba__record_write(&l->schedule.record, l->text);
     l->write.note_number++;
     if (arrives) {
         assert_true(write_note(w, &l->write));
@@ -143,19 +143,19 @@ static bool confirm(leader *l)
     if (w->now_ms <= l->death_ms && arrives)
         return true;
     w->deaths[arrives ? 1 : 0]++;
-    if (arrives && l->conductor.phase == SIMBA__CONDUCTOR_BEGINNING) {
+    if (arrives && l->schedule.phase == SIMBA__SCHEDULE_BEGINNING) {
         w->lost++;
         w->just_lost = true;
     }
-    if (!arrives && l->conductor.phase == SIMBA__CONDUCTOR_ENDING)
+    if (!arrives && l->schedule.phase == SIMBA__SCHEDULE_ENDING)
         w->runs[w->run_count - 1].unnoted = true;
     return false;
 }
 
-static simba__conductor_act do_run(leader *l)
+static simba__schedule_act do_run(leader *l)
 {
     world *w = l->w;
-    run *r = add_run(w, &l->conductor.plan);
+    run *r = add_run(w, &l->schedule.plan);
     const int64_t end_ms = w->now_ms + run_length_ms(w);
     r->was_cut = end_ms > l->death_ms;
     w->now_ms = r->end_ms = r->was_cut ? l->death_ms : end_ms;
@@ -164,7 +164,7 @@ static simba__conductor_act do_run(leader *l)
         return SIMBA__ACT_NONE;
     }
     r->failed = draw(w, 10) == 0;
-    return simba__conductor_ran(&l->conductor, r->failed ? 1 : 0, w->now_ms);
+    return simba__schedule_ran(&l->schedule, r->failed ? 1 : 0, w->now_ms);
 }
 
 /* A write of a dead leader arrives when another leads, and must do nothing. */
@@ -179,7 +179,7 @@ static void deliver_late(world *w)
 
 static void lead(world *w)
 {
-    leader l = {.w = w, .conductor = {.policy = &w->policy}};
+    leader l = {.w = w, .schedule = {.policy = &w->policy}};
     simba_request acquire = {
         .op = SIMBA_OP_ACQUIRE, .mutex = "m", .id = "a", .nonce = ++w->nonces, .ttl_ms = SIMBA_LEASE_MAX_MS};
     assert_true(ask_store(w, &acquire));
@@ -189,24 +189,24 @@ static void lead(world *w)
     const int64_t days = draw(w, 20) == 0 ? 30 : 3;
     l.death_ms = w->now_ms + (int64_t)draw(w, (uint64_t)(draw(w, 4) == 0 ? 100 : days * DAY_MS));
     int64_t watch_from_ms = w->now_ms;
-    simba__conductor_act act = simba__conductor_lead(&l.conductor, read_note(w, &found), w->now_ms);
+    simba__schedule_act act = simba__schedule_lead(&l.schedule, read_note(w, &found), w->now_ms);
     deliver_late(w);
     while (act != SIMBA__ACT_NONE) {
         switch (act) {
         case SIMBA__ACT_WRITE:
-            act = confirm(&l) ? simba__conductor_written(&l.conductor, w->now_ms) : SIMBA__ACT_NONE;
+            act = confirm(&l) ? simba__schedule_written(&l.schedule, w->now_ms) : SIMBA__ACT_NONE;
             break;
         case SIMBA__ACT_WAIT:
-            if (l.conductor.plan.at_ms > l.death_ms) {
+            if (l.schedule.plan.at_ms > l.death_ms) {
                 w->now_ms = l.death_ms > w->now_ms ? l.death_ms : w->now_ms;
                 add_watch(w, watch_from_ms, w->now_ms);
                 w->deaths[3]++;
                 act = SIMBA__ACT_NONE;
                 break;
             }
-            assert_true(l.conductor.plan.at_ms > w->now_ms);
-            w->now_ms = l.conductor.plan.at_ms + (int64_t)draw(w, 3);
-            act = simba__conductor_look(&l.conductor, w->now_ms);
+            assert_true(l.schedule.plan.at_ms > w->now_ms);
+            w->now_ms = l.schedule.plan.at_ms + (int64_t)draw(w, 3);
+            act = simba__schedule_look(&l.schedule, w->now_ms);
             break;
         case SIMBA__ACT_RUN:
             add_watch(w, watch_from_ms, w->now_ms);
@@ -217,7 +217,7 @@ static void lead(world *w)
             break;
         }
     }
-    simba__conductor_leave(&l.conductor);
+    simba__schedule_leave(&l.schedule);
     w->row.until_ns = w->now_ms * 1000000; /* its lease ends with it: how long others wait is not of interest here */
 }
 

@@ -7,8 +7,8 @@
 
 #include "lib/cm.h"
 #include "sim/clock.h"
+#include "sim/scenarios.h"
 #include "sim/sim.h"
-#include "sim/stories.h"
 
 static uint64_t hash_of(sim *s, sim_store_kind store, uint64_t first, unsigned count)
 {
@@ -146,7 +146,7 @@ static void shrinks_what_fails(void **state)
     fail_msg("nothing failed");
 }
 
-/* The pictures in the documentation are what the simulator draws today. `simba-sim --story NAME > docs/NAME.svg`. */
+/* The pictures in the documentation are what the simulator draws today. `simba-sim --scenario NAME > docs/NAME.svg`. */
 static void the_documentation_shows_what_happens(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void the_documentation_shows_what_happens(void **state)
         char *drawn = NULL;
         size_t size = 0;
         FILE *svg = open_memstream(&drawn, &size);
-        assert_true(sim_story(names[i], svg));
+        assert_true(sim_draw_scenario(names[i], svg));
         fclose(svg);
         snprintf(path, sizeof path, "%s/docs/%s.svg", SIMBA_SOURCE_DIR, names[i]);
         FILE *file = fopen(path, "r");

@@ -1,6 +1,6 @@
 /* The inside of a simulation, for the files that make it up:
  *
- *   party.c     contenders, observers and their applications: carries out what the machines of src/core want
+ *   handle.c    contenders, observers and their applications: carries out what the machines of src/core want
  *   process.c   life and death of a process, its clock; what goes wrong with it
  *   host.c      the client of a process, which is the host of its store, see simba/backend.h
  *   notes.c     the notes that applications write and read
@@ -18,13 +18,13 @@
 
 #include "client/handles.h"
 #include "core/observation.h"
+#include "core/pending.h"
 #include "core/row.h"
-#include "core/telling.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
 enum {
-    SIM_PARTIES = SIM_MEMBERS + SIM_OBSERVERS,
+    SIM_HANDLES = SIM_MEMBERS + SIM_OBSERVERS,
     SIM_SESSIONS = 64,
     SIM_CHILDREN = 48,
     SIM_REVOKED = 32,
@@ -56,9 +56,9 @@ typedef enum sim_event_kind {
     EV_GIVE_UP,         /* arg: number of a request that has expired */
     EV_WIRE_TO_PROCESS, /* who: wire; arg: what */
     EV_HOST_TIMER,
-    EV_JOB,    /* arg: which */
-    EV_READY,  /* arg: descriptor */
-    EV_STRAND, /* who: party, from here on */
+    EV_JOB,       /* arg: which */
+    EV_READY,     /* arg: descriptor */
+    EV_CALLBACKS, /* who: handle, from here on */
     EV_CALLBACK_END,
     EV_LOCKER_RELEASE,
     EV_LOCKER_GIVE_UP,
@@ -93,7 +93,7 @@ typedef struct sim_message {
     uint8_t kind;
     uint8_t process;
     uint8_t mutex;
-    uint8_t party;
+    uint8_t handle;
     uint32_t boot; /* of the process */
     uint32_t generation;
     uint32_t next_free;
@@ -106,9 +106,9 @@ typedef struct sim_message {
     simba_push push;
 } sim_message;
 
-typedef enum sim_strand { STRAND_IDLE, STRAND_QUEUED, STRAND_RUNNING } sim_strand;
+typedef enum sim_callbacks { CALLBACKS_IDLE, CALLBACKS_QUEUED, CALLBACKS_RUNNING } sim_callbacks;
 
-/* The request about the note that a party makes beside its own. */
+/* The request about the note that a handle makes beside its own. */
 typedef struct sim_noting {
     bool outstanding;
     uint64_t number; /* of its latest write */
@@ -118,7 +118,7 @@ typedef struct sim_noting {
     uint64_t granted; /* the greatest token that the store had granted by then */
 } sim_noting;
 
-typedef struct sim_party {
+typedef struct sim_handle {
     simba__candidate candidate; /* first. An observer has only the handle in it */
     sim *s;
     bool is_member;
@@ -128,11 +128,11 @@ typedef struct sim_party {
     char name[16];
 
     simba__observation observation;
-    simba__telling telling;
+    simba__pending pending;
     simba__tell tell; /* the news that the running callback was told */
     sim_noting noting;
-    uint32_t life; /* of planned events: one per start and per process */
-    uint8_t strand;
+    uint32_t life;     /* of planned events: one per start and per process */
+    uint8_t callbacks; /* a sim_callbacks */
     bool running;
     bool exists; /* the application has it */
 
@@ -153,16 +153,16 @@ typedef struct sim_party {
     bool stop_wanted;    /* stop was called and has not returned */
     uint64_t held_token; /* of the leadership that was announced last */
     int64_t started_at;
-} sim_party;
+} sim_handle;
 
 /* What a store that is a model knows in the client of a mutex that it watches. */
-typedef struct sim_topic {
-    simba_topic *shown; /* NULL: it is not watched */
+typedef struct sim_watch {
+    simba_watch *shown; /* NULL: it is not watched */
     bool polled;        /* there is something to compare with */
     uint64_t token;
     uint64_t version;
     bool is_free;
-} sim_topic;
+} sim_watch;
 
 typedef struct sim_process {
     sim_clock clock;
@@ -179,7 +179,7 @@ typedef struct sim_process {
     int64_t cut_until, cut;
     uint64_t sent;    /* messages */
     int64_t in_order; /* when the latest of them arrives */
-    sim_topic topic[SIM_MUTEXES];
+    sim_watch watches[SIM_MUTEXES];
     /* The session, if the store has them. */
     uint64_t session;
     simba_local session_until;
@@ -192,7 +192,7 @@ typedef struct sim_child {
     uint64_t token; /* czxid: also the order */
     uint64_t nonce;
     uint64_t session;
-    uint8_t party;
+    uint8_t handle;
 } sim_child;
 
 typedef struct sim_children {
@@ -211,7 +211,7 @@ typedef struct sim_session {
 
 typedef struct sim_waiting {
     unsigned count;
-    uint8_t party[SIM_MEMBERS];
+    uint8_t handle[SIM_MEMBERS];
 } sim_waiting;
 
 typedef struct sim_undo {
@@ -229,7 +229,7 @@ typedef struct sim_store {
     int64_t frozen_until;
     simba__row row[SIM_MUTEXES];
     sim_waiting waiting[SIM_MUTEXES];
-    uint8_t invited[SIM_MUTEXES]; /* the party for which the mutex is kept for a moment */
+    uint8_t invited[SIM_MUTEXES]; /* the handle for which the mutex is kept for a moment */
     int64_t invited_until[SIM_MUTEXES];
     uint32_t subscribed[SIM_PROCESSES][SIM_MUTEXES]; /* the boot of the process, 0: not */
     uint64_t done[SIM_PROCESSES];                    /* session stores do requests of a process in order */
@@ -321,8 +321,8 @@ struct sim {
     sim_message *message;
     uint32_t messages, message_capacity, message_free;
     sim_process process[SIM_PROCESSES];
-    sim_party party[SIM_PARTIES];
-    unsigned parties;
+    sim_handle handle[SIM_HANDLES];
+    unsigned handles;
     sim_store store;
     sim_checks checks;
     bool healed;
@@ -411,16 +411,16 @@ void client_open(sim *s, unsigned process);
 void client_kill(sim *s, unsigned process, bool noticed);
 sim *client_sim(simba_host *host, unsigned *ret_process);
 void *client_store(const sim *s, unsigned process);
-/* What the machine of a party wants. */
-void client_adopt(sim_party *party); /* its process has just begun */
-void client_ask(sim_party *party, const simba__actions *actions);
-void client_set_timer(sim_party *party, simba_local at);
-void client_want(sim_party *party, bool wants);
-void client_begin(sim_party *party);
-void client_end(sim_party *party);
-void client_withdraw(sim_party *party);
+/* What the machine of a handle wants. */
+void client_adopt(sim_handle *handle); /* its process has just begun */
+void client_ask(sim_handle *handle, const simba__actions *actions);
+void client_set_timer(sim_handle *handle, simba_local at);
+void client_want(sim_handle *handle, bool wants);
+void client_begin(sim_handle *handle);
+void client_end(sim_handle *handle);
+void client_withdraw(sim_handle *handle);
 typedef void client_done(simba__request *request, const simba_error *error);
-void client_add(sim_party *party, simba__request *request, client_done *done);
+void client_add(sim_handle *handle, simba__request *request, client_done *done);
 void client_plan_anew(sim *s, unsigned process);
 void client_event(sim *s, unsigned process, const sim_event *event);
 /* As before the lock is released: watch, and send the requests that there is room for, until nothing is left to do. */
@@ -443,16 +443,16 @@ void net_store_event(sim *s, unsigned process, const sim_event *event);
 /* Does anybody wait for the answer to this request? */
 bool net_store_is_awaited(const sim *s, const sim_message *message);
 
-/* --- party.c ----------------------------------------------------------------------------------------- */
+/* --- handle.c ---------------------------------------------------------------------------------------- */
 
-void party_make(sim *s, sim_party *party);
-void party_step(sim *s, sim_party *party, simba__event *event);
-void party_event(sim *s, sim_party *party, const sim_event *event);
+void handle_make(sim *s, sim_handle *handle);
+void handle_step(sim *s, sim_handle *handle, simba__event *event);
+void handle_event(sim *s, sim_handle *handle, const sim_event *event);
 
 /* --- notes.c ----------------------------------------------------------------------------------------- */
 
-void notes_start(sim *s, sim_party *party); /* with its process */
-void notes_event(sim *s, sim_party *party, const sim_event *event);
+void notes_start(sim *s, sim_handle *handle); /* with its process */
+void notes_event(sim *s, sim_handle *handle, const sim_event *event);
 /* False: these bytes are none that anybody has written. */
 bool notes_read(const void *bytes, size_t size, sim_note *ret_note);
 void notes_print(sim_note note, char text[SIM_NOTE_SIZE + 1]);
@@ -466,7 +466,7 @@ static inline bool notes_is_about(simba_op op)
 void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
                   uint32_t version);
 /* Its clock, as it was read when the event began that is happening. */
-simba_local process_turn(const sim *s, const sim_process *process);
+simba_local process_event_time(const sim *s, const sim_process *process);
 
 void process_init(sim *s);
 simba_local process_now(const sim *s, const sim_process *process);
@@ -477,10 +477,10 @@ void process_set_rate(sim *s, unsigned process, int64_t ppm);
 void process_jump(sim *s, unsigned process, int64_t ns); /* its clock, forward */
 void process_event(sim *s, const sim_event *event);
 /* The application's calls. */
-void party_start(sim *s, sim_party *party);
-void party_stop(sim *s, sim_party *party);
-/* For how long the party may act. */
-int64_t party_held_ns(const sim *s, const sim_party *party);
+void handle_start(sim *s, sim_handle *handle);
+void handle_stop(sim *s, sim_handle *handle);
+/* For how long the handle may act. */
+int64_t handle_held_ns(const sim *s, const sim_handle *handle);
 
 /* --- store.c, store_lease.c, store_session.c --------------------------------------------------------- */
 
@@ -515,10 +515,10 @@ void check_trouble(sim *s, unsigned process, int64_t from, int64_t to);
 void check_jump(sim *s, unsigned process, int64_t ns);
 /* A request has to wait for the row of this mutex. Requests in the same statement may have to wait for a while. */
 void check_row_locked(sim *s, unsigned mutex, int64_t from, int64_t to);
-void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
+void check_step(sim *s, sim_handle *handle, const simba__contention *before, const simba__event *event,
                 const simba__actions *actions);
-void check_submit(sim *s, const sim_party *party, const simba__actions *actions);
-void check_callback(sim *s, sim_party *party, const simba__tell *tell);
+void check_submit(sim *s, const sim_handle *handle, const simba__actions *actions);
+void check_callback(sim *s, sim_handle *handle, const simba__tell *tell);
 void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, bool straggler);
 void check_freed(sim *s, unsigned mutex);
 void check_revoked(sim *s, unsigned mutex, uint64_t token);

@@ -138,7 +138,7 @@ void ensemble_look_for_leader(sim *s, unsigned index)
     server_drop_all(s, index);
 }
 
-static int64_t patience(sim *s)
+static int64_t draw_timeout(sim *s)
 {
     const int64_t most = SYNC_LIMIT * zk_state_of(s)->tick_ns;
     return sim_chance(s, 500) ? most : sim_pick(s, 0, most);
@@ -151,7 +151,7 @@ static void join(sim *s, unsigned index, unsigned leader)
     server->leader = leader;
     server->epoch = ensemble_server(s, leader)->epoch;
     server->heard_at = s->now;
-    server->patience = patience(s);
+    server->timeout_ns = draw_timeout(s);
     memset(server->touched, 0, sizeof server->touched);
     writes_apply(s, index, ensemble_server(s, leader)->applied);
 }
@@ -166,7 +166,7 @@ static void lead(sim *s, unsigned index)
     server->role = ZK_LEADS_ALL;
     server->epoch = ++state->epoch;
     server->heard_at = s->now;
-    server->patience = SYNC_LIMIT * state->tick_ns; /* it goes on for as long as it may */
+    server->timeout_ns = SYNC_LIMIT * state->tick_ns; /* it goes on for as long as it may */
     state->zxid = (int64_t)state->epoch << 32;
     for (unsigned i = 0; i < ZK_SESSIONS; i++) {
         server->session[i].closing = false;
@@ -256,7 +256,7 @@ static void tick_leader(sim *s, unsigned index)
             hear_follower(s, leader, i);
     if (ensemble_has_quorum(s, index))
         leader->heard_at = s->now;
-    if (s->now - leader->heard_at > leader->patience) {
+    if (s->now - leader->heard_at > leader->timeout_ns) {
         ensemble_look_for_leader(s, index);
         return;
     }
@@ -292,7 +292,7 @@ static void tick_one(sim *s, unsigned index)
         tick_leader(s, index);
         break;
     case ZK_FOLLOWS:
-        if (s->now - server->heard_at > server->patience && !ensemble_follows(s, index, server->leader))
+        if (s->now - server->heard_at > server->timeout_ns && !ensemble_follows(s, index, server->leader))
             ensemble_look_for_leader(s, index);
         break;
     case ZK_LOOKING:

@@ -5,14 +5,14 @@
 #include "sim/zk_model.h"
 #include "stores/zookeeper/zookeeper.h"
 
-#define PATIENCE_TICKS 7 /* by then servers that were at odds have found together again */
+#define TIMEOUT_TICKS 7 /* by then servers that were at odds have found together again */
 
 /* --- what goes wrong ---------------------------------------------------------------------------------- */
 
 /* While servers are at odds, and until they have found together again, is nobody's fault. */
 static void trouble(sim *s, int64_t until)
 {
-    check_trouble(s, SIM_PROCESSES, s->now, until + PATIENCE_TICKS * zk_state_of(s)->tick_ns);
+    check_trouble(s, SIM_PROCESSES, s->now, until + TIMEOUT_TICKS * zk_state_of(s)->tick_ns);
 }
 
 static void restart(sim *s, unsigned index, int64_t down_ns)

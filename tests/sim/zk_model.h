@@ -168,7 +168,7 @@ typedef struct zk_server {
     zk_line proposals;         /* LEADS: those between */
     zk_line syncs;             /* LEADS: that wait for them */
     int64_t heard_at;          /* of its leader, or of enough followers */
-    int64_t patience;          /* how long it goes on without */
+    int64_t timeout_ns;        /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */

@@ -28,23 +28,23 @@ zk_znode *truth_first(sim *s, unsigned mutex)
     return first;
 }
 
-static bool is_of(const sim_party *party, const char *name)
+static bool is_of(const sim_handle *handle, const char *name)
 {
     char prefix[ZK_PREFIX_MAX];
     for (unsigned over = 0; over < ZK_SESSIONS; over++) {
-        simba__zk_prefix(simba__zk_salted(party->candidate.machine.nonce, over), party->id, prefix);
+        simba__zk_prefix(simba__zk_salted(handle->candidate.machine.nonce, over), handle->id, prefix);
         if (strncmp(name, prefix, strlen(prefix)) == 0)
             return true;
     }
     return false;
 }
 
-static unsigned party_of(const sim *s, unsigned mutex, const zk_znode *child)
+static unsigned handle_of(const sim *s, unsigned mutex, const zk_znode *child)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
-        const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && strcmp(party->id, child->data) == 0 &&
-            is_of(party, strrchr(child->path, '/') + 1))
+        const sim_handle *handle = &s->handle[i];
+        if (handle->mutex == mutex && handle->running && strcmp(handle->id, child->data) == 0 &&
+            is_of(handle, strrchr(child->path, '/') + 1))
             return i;
     }
     return SIM_NOBODY;
@@ -76,8 +76,8 @@ static void compare(sim *s, unsigned mutex, int64_t before)
     if (before)
         check_freed(s, mutex);
     if (first) {
-        const unsigned party = party_of(s, mutex, first);
-        check_granted(s, mutex, party, (uint64_t)after, party == SIM_NOBODY && !is_curators(s, first));
+        const unsigned handle = handle_of(s, mutex, first);
+        check_granted(s, mutex, handle, (uint64_t)after, handle == SIM_NOBODY && !is_curators(s, first));
     }
 }
 

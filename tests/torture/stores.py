@@ -17,7 +17,7 @@ class Store:
     nodes = 1  # of servers
     floating = 0
     outage_ms = 1  # trouble that is shorter costs nobody the leadership; servers of a group go on with theirs when a fault is over
-    patience_s = 10  # when nothing is wrong any more, somebody leads within so many seconds
+    timeout_s = 10  # when nothing is wrong any more, somebody leads within so many seconds
     lease_ms = TTL_MS + TRANSITION_MS
 
     def __init__(self, world, hurry=1):
@@ -102,7 +102,7 @@ class Sentinel(Redis):
 
     name = "sentinel"
     nodes = 5
-    patience_s = 60
+    timeout_s = 60
     replicas = 1
     outage_ms = 1
 
@@ -143,7 +143,7 @@ class Cluster(Redis):
     name = "cluster"
     nodes = 6
     outage_ms = 1
-    patience_s = 60
+    timeout_s = 60
 
     def start(self):
         for node in range(1, 7):
@@ -183,7 +183,7 @@ class Pair(Store):
     """Servers 1 and 2; `primary` is which of them is to be written to."""
 
     nodes = 2
-    patience_s = 60
+    timeout_s = 60
 
     def __init__(self, world, hurry=1):
         super().__init__(world, hurry)
@@ -393,7 +393,7 @@ class Mariadb(Pair):
 class Zookeeper(Store):
     name = "zookeeper"
     nodes = 3
-    patience_s = 60
+    timeout_s = 60
     lease_ms = SESSION_MS
 
     def start(self):

@@ -1,4 +1,4 @@
-/* One epoll, one timer and a bell: what is told to whom, and how often. */
+/* One epoll, one timer and a wakeup descriptor: what is told to whom, and how often. */
 #include "net/reactor.h"
 
 #include <fcntl.h>
@@ -191,28 +191,28 @@ static void the_timer_goes_off(void **state)
 }
 
 /* It ends one wait, also one that has not begun. */
-static void the_bell_ends_a_wait(void **state)
+static void a_wakeup_ends_a_wait(void **state)
 {
     (void)state;
-    simba__bell_ring(reactor.bell);
-    simba__bell_ring(reactor.bell);
+    simba__wakeup_raise(reactor.wakeup);
+    simba__wakeup_raise(reactor.wakeup);
     assert_false(take(1 << 30));
     const simba_local from = simba__clock_boot();
     assert_false(take(20));
     assert_true(simba__clock_boot().ns - from.ns >= 19 * SIMBA__NS_PER_MS);
 }
 
-/* Ringing for the loop does not wake the client's thread, and the other way round: each would be busy until the other came. */
-static void each_has_a_bell_of_its_own(void **state)
+/* Waking the loop does not wake the client's thread, and the other way round: each would be busy until the other came. */
+static void each_has_its_own_wakeup(void **state)
 {
     (void)state;
-    simba__bell_ring(reactor.bell);
+    simba__wakeup_raise(reactor.wakeup);
     assert_false(is_readable(reactor.loop_set));
-    simba__bell_hush(reactor.bell);
-    simba__bell_ring(reactor.loop_bell);
-    assert_false(is_readable(reactor.bell));
+    simba__wakeup_clear(reactor.wakeup);
+    simba__wakeup_raise(reactor.loop_wakeup);
+    assert_false(is_readable(reactor.wakeup));
     assert_true(is_readable(reactor.loop_set));
-    simba__bell_hush(reactor.loop_bell);
+    simba__wakeup_clear(reactor.loop_wakeup);
     assert_false(is_readable(reactor.loop_set));
 }
 
@@ -260,7 +260,7 @@ static void the_timer_counts_sleep(void **state)
 static void descriptors_are_closed_on_exec(void **state)
 {
     (void)state;
-    const int fds[] = {reactor.set, reactor.bell, reactor.loop_set, reactor.loop_bell, reactor.timer};
+    const int fds[] = {reactor.set, reactor.wakeup, reactor.loop_set, reactor.loop_wakeup, reactor.timer};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
 }
@@ -273,8 +273,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(trouble_is_told_to_all, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_gone_is_not_told, setup, teardown),
         cmocka_unit_test_setup_teardown(the_timer_goes_off, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_bell_ends_a_wait, setup, teardown),
-        cmocka_unit_test_setup_teardown(each_has_a_bell_of_its_own, setup_with_loop, teardown),
+        cmocka_unit_test_setup_teardown(a_wakeup_ends_a_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_has_its_own_wakeup, setup_with_loop, teardown),
         cmocka_unit_test_setup_teardown(a_loop_finds_the_same, setup_with_loop, teardown),
         cmocka_unit_test_setup_teardown(the_timer_counts_sleep, setup, teardown),
         cmocka_unit_test_setup_teardown(descriptors_are_closed_on_exec, setup_with_loop, teardown),

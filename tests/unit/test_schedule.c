@@ -216,23 +216,23 @@ static void the_first_run_is_no_repetition(void **state)
 }
 
 /* What is confirmed or looked at when it is too late for that does nothing. */
-static void a_conductor_that_has_left_does_nothing(void **state)
+static void a_schedule_that_was_left_does_nothing(void **state)
 {
     (void)state;
     const simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
-    simba__conductor c = {.policy = &policy};
-    assert_int_equal(simba__conductor_look(&c, 0), SIMBA__ACT_NONE);
-    assert_int_equal(simba__conductor_lead(&c, NULL, 100 * DAY), SIMBA__ACT_WRITE);
-    simba__conductor_leave(&c);
-    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_NONE);
-    assert_int_equal(simba__conductor_lead(&c, NULL, 100 * DAY), SIMBA__ACT_WRITE);
-    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_WRITE);
-    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_RUN);
-    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_NONE);
-    assert_int_equal(simba__conductor_look(&c, 100 * DAY), SIMBA__ACT_NONE);
-    assert_int_equal(simba__conductor_ran(&c, 0, 100 * DAY), SIMBA__ACT_WRITE);
-    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_WAIT);
-    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_NONE);
+    simba__schedule c = {.policy = &policy};
+    assert_int_equal(simba__schedule_look(&c, 0), SIMBA__ACT_NONE);
+    assert_int_equal(simba__schedule_lead(&c, NULL, 100 * DAY), SIMBA__ACT_WRITE);
+    simba__schedule_leave(&c);
+    assert_int_equal(simba__schedule_written(&c, 100 * DAY), SIMBA__ACT_NONE);
+    assert_int_equal(simba__schedule_lead(&c, NULL, 100 * DAY), SIMBA__ACT_WRITE);
+    assert_int_equal(simba__schedule_written(&c, 100 * DAY), SIMBA__ACT_WRITE);
+    assert_int_equal(simba__schedule_written(&c, 100 * DAY), SIMBA__ACT_RUN);
+    assert_int_equal(simba__schedule_written(&c, 100 * DAY), SIMBA__ACT_NONE);
+    assert_int_equal(simba__schedule_look(&c, 100 * DAY), SIMBA__ACT_NONE);
+    assert_int_equal(simba__schedule_ran(&c, 0, 100 * DAY), SIMBA__ACT_WRITE);
+    assert_int_equal(simba__schedule_written(&c, 100 * DAY), SIMBA__ACT_WAIT);
+    assert_int_equal(simba__schedule_written(&c, 100 * DAY), SIMBA__ACT_NONE);
 }
 
 /* There may be no due time in between, and none for ever. */
@@ -377,7 +377,7 @@ int main(void)
         cmocka_unit_test(another_schedule_misses_nothing),
         cmocka_unit_test(another_schedule_before_and_amid_a_run),
         cmocka_unit_test(the_first_run_is_no_repetition),
-        cmocka_unit_test(a_conductor_that_has_left_does_nothing),
+        cmocka_unit_test(a_schedule_that_was_left_does_nothing),
         cmocka_unit_test(times_that_do_not_come),
         cmocka_unit_test(long_absences),
         cmocka_unit_test(a_record_is_read_as_written),

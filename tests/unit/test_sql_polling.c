@@ -7,7 +7,7 @@
 #include "util/clock.h"
 
 static simba__sql_polling polling;
-static simba_topic topic = {.mutex = "m"}, other = {.mutex = "other"};
+static simba_watch watch = {.mutex = "m"}, other = {.mutex = "other"};
 static simba__sql_polled *polled;
 static simba_push push;
 
@@ -20,7 +20,7 @@ static int setup(void **state)
 {
     (void)state;
     simba__sql_polling_init(&polling, 4711);
-    polled = simba__sql_polling_add(&polling, &topic, at(0));
+    polled = simba__sql_polling_add(&polling, &watch, at(0));
     return polled ? 0 : -1;
 }
 
@@ -166,11 +166,11 @@ static void about_notes(void **state)
 static void observed_is_polled_often(void **state)
 {
     (void)state;
-    topic.observed = true;
+    watch.observed = true;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_in_range(poll_at(at(0)), 29, 40);
     assert_in_range(poll_at(simba__sql_polling_due(&polling)), 29, 40);
-    topic.observed = false;
+    watch.observed = false;
 }
 
 /* A poll that began before the server told of releases, or that was not answered, is no look at the row. */

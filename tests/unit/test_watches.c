@@ -13,24 +13,24 @@ static struct {
     char uses;      /* the name of the handle that can use an invitation; '\0': none */
 } w;
 
-struct party {
+struct contender {
     simba__candidate candidate; /* first */
     char name;
 };
 
-static int store_watch(void *store, simba_topic *topic)
+static int store_watch(void *store, simba_watch *watch)
 {
     (void)store;
     if (w.refuses)
         return SIMBA_ENOMEM;
-    w.calls[strlen(w.calls)] = topic->observed ? 'o' : 'w';
+    w.calls[strlen(w.calls)] = watch->observed ? 'o' : 'w';
     return 0;
 }
 
-static void store_unwatch(void *store, simba_topic *topic)
+static void store_unwatch(void *store, simba_watch *watch)
 {
     (void)store;
-    (void)topic;
+    (void)watch;
     w.calls[strlen(w.calls)] = 'u';
 }
 
@@ -50,7 +50,7 @@ static void want(simba__watch *watch, int by, bool observes)
 
 static void step(simba__handle *handle, simba__event *event)
 {
-    const char name = ((struct party *)(void *)handle)->name;
+    const char name = ((struct contender *)(void *)handle)->name;
     w.heard[strlen(w.heard)] = name;
     event->used = name == w.uses;
 }
@@ -172,10 +172,10 @@ static void the_end(void **state)
 /* a holds, b and c wait, o observes. */
 static void push(simba_push_kind kind, const char *expected)
 {
-    struct party parties[] = {{.name = 'a'}, {.name = 'b'}, {.name = 'c'}, {.name = 'o'}};
+    struct contender contenders[] = {{.name = 'a'}, {.name = 'b'}, {.name = 'c'}, {.name = 'o'}};
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     for (int i = 0; i < 4; i++) {
-        simba__candidate *candidate = &parties[i].candidate;
+        simba__candidate *candidate = &contenders[i].candidate;
         candidate->handle.type = i < 3 ? &contends : &observes;
         candidate->machine.phase = i == 0 ? SIMBA__HOLD : SIMBA__SEEK;
         simba__list_append(&watch->handles, &candidate->handle.of_watch);

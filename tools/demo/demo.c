@@ -15,13 +15,13 @@
 #include "signals.h"
 
 #define COMMAND "demo"
-#define PATIENCE_MS 5000 /* for steps that should take milliseconds */
-#define DWELL_MS 1000    /* leadership long enough to be seen */
+#define TIMEOUT_MS 5000 /* for steps that should take milliseconds */
+#define DWELL_MS 1000   /* leadership long enough to be seen */
 
 typedef struct demo {
     torture_options options;
     torture_outcome outcome;
-    torture_cast cast;
+    torture_contenders contenders;
     cli_signals signals;
     term term;
     demo_node nodes[DEMO_NODES];
@@ -76,7 +76,7 @@ static void remove_store(demo *d)
     d->dir[0] = '\0';
 }
 
-/* --- telling ------------------------------------------------------------------------------------ */
+/* --- printing ----------------------------------------------------------------------------------- */
 
 static const char *name(const demo *d, int node)
 {
@@ -90,7 +90,7 @@ static void log_kill(const demo *d, const torture_event *event)
     FILE *log = path != NULL ? fopen(path, "ae") : NULL;
     if (log == NULL)
         return;
-    fprintf(log, "%lld %s/%s killed\n", (long long)(d->cast.epoch_ns + event->at_ns), d->options.mutexes[0],
+    fprintf(log, "%lld %s/%s killed\n", (long long)(d->contenders.epoch_ns + event->at_ns), d->options.mutexes[0],
             name(d, event->contender));
     fclose(log);
 }
@@ -117,7 +117,7 @@ static int node_by_name(const demo *d, const char *text)
     return TORTURE_NOBODY;
 }
 
-/* Show the event, and update what the conditions of the story ask for. */
+/* Show the event, and update what the conditions of the scenario ask for. */
 static void take_event(demo *d, const torture_event *event)
 {
     demo_node *node = &d->nodes[event->contender];
@@ -161,12 +161,12 @@ static void take_signal(demo *d)
 }
 
 /* Wait until the condition holds (NULL: for the whole time), or report what it waited for in vain. True: go on. */
-static bool await(demo *d, bool (*condition)(const demo *d), int64_t patience_ms, const char *what)
+static bool await(demo *d, bool (*condition)(const demo *d), int64_t timeout_ms, const char *what)
 {
-    const int64_t until_ns = torture_cast_now(&d->cast) + patience_ms * MS;
+    const int64_t until_ns = torture_contenders_now(&d->contenders) + timeout_ms * MS;
     while (!ferror(d->term.stream)) { /* otherwise nobody watches */
         take_news(d);
-        const bool is_late = torture_cast_now(&d->cast) >= until_ns;
+        const bool is_late = torture_contenders_now(&d->contenders) >= until_ns;
         if (d->outcome.interrupted != 0) {
             say(d, "Interrupted; tidying up.");
             return false;
@@ -178,10 +178,10 @@ static bool await(demo *d, bool (*condition)(const demo *d), int64_t patience_ms
         if (condition != NULL ? condition(d) : is_late)
             return true;
         if (is_late) {
-            say(d, "Gave up: within %.1f s it did not happen that %s.", (double)patience_ms / 1e3, what);
+            say(d, "Gave up: within %.1f s it did not happen that %s.", (double)timeout_ms / 1e3, what);
             return false;
         }
-        if (torture_cast_listen(&d->cast, d->signals.fd, until_ns))
+        if (torture_contenders_listen(&d->contenders, d->signals.fd, until_ns))
             take_signal(d);
     }
     return false;
@@ -192,17 +192,17 @@ static bool dwell(demo *d)
     return await(d, NULL, DWELL_MS, "some time had passed");
 }
 
-/* --- the story ---------------------------------------------------------------------------------- */
+/* --- the scenario ---------------------------------------------------------------------------------- */
 
 static int leader(const demo *d)
 {
-    return d->cast.leaders[0];
+    return d->contenders.leaders[0];
 }
 
 static bool leads_and_all_know(const demo *d)
 {
     for (int n = 0; n < DEMO_NODES; n++) {
-        const torture_node_state state = d->cast.nodes[n].state;
+        const torture_node_state state = d->contenders.nodes[n].state;
         if (state == NODE_AWAY || (state == NODE_RUNS && d->nodes[n].sees != leader(d)))
             return false;
     }
@@ -222,19 +222,19 @@ static bool somebody_leads(const demo *d)
 static bool the_asked_have_ended(const demo *d)
 {
     for (int n = 0; n < DEMO_NODES; n++)
-        if (d->cast.nodes[n].state == NODE_ENDING)
+        if (d->contenders.nodes[n].state == NODE_ENDING)
             return false;
     return true;
 }
 
 static bool next_leads_and_asked_have_ended(const demo *d)
 {
-    return leader(d) != TORTURE_NOBODY && d->cast.nodes[leader(d)].state == NODE_RUNS && the_asked_have_ended(d);
+    return leader(d) != TORTURE_NOBODY && d->contenders.nodes[leader(d)].state == NODE_RUNS && the_asked_have_ended(d);
 }
 
-static int64_t failover_patience_ms(const demo *d)
+static int64_t failover_timeout_ms(const demo *d)
 {
-    return demo_failover_limit_ns(&d->options.setup) / MS + PATIENCE_MS;
+    return demo_failover_limit_ns(&d->options.setup) / MS + TIMEOUT_MS;
 }
 
 static void introduce(demo *d)
@@ -258,36 +258,36 @@ static void introduce(demo *d)
 static bool act_one_contend(demo *d)
 {
     introduce(d);
-    const int code = torture_cast_start(&d->cast, &d->options, &d->outcome);
+    const int code = torture_contenders_start(&d->contenders, &d->options, &d->outcome);
     if (code < 0) {
         say(d, "Gave up: the processes could not be started: %s.", strerror(-code));
         return false;
     }
-    return await(d, leads_and_all_know, PATIENCE_MS, "one process leads and the others know it");
+    return await(d, leads_and_all_know, TIMEOUT_MS, "one process leads and the others know it");
 }
 
 static bool act_two_kill(demo *d)
 {
     say(d, "%s leads. It keeps the mutex by renewing its lease in time; the others wait.", name(d, leader(d)));
-    if (!await(d, leader_has_renewed, d->options.setup.lease_ns / MS + PATIENCE_MS, "the leader renews its lease"))
+    if (!await(d, leader_has_renewed, d->options.setup.lease_ns / MS + TIMEOUT_MS, "the leader renews its lease"))
         return false;
     say(d, "Now %s is killed with SIGKILL. It can tell nobody, so the others have to wait until its lease is over.",
         name(d, leader(d)));
-    torture_cast_inflict(&d->cast, leader(d), &(torture_step){.fault = TORTURE_FAULT_KILL});
-    return await(d, somebody_leads, failover_patience_ms(d), "another process takes over");
+    torture_contenders_inflict(&d->contenders, leader(d), &(torture_step){.fault = TORTURE_FAULT_KILL});
+    return await(d, somebody_leads, failover_timeout_ms(d), "another process takes over");
 }
 
 static bool act_three_hand_over(demo *d)
 {
     /* Where contenders queue by sessions, one that waits need not hear who is before it. */
-    if (!dwell(d) || !await(d, d->options.sessions ? somebody_leads : leads_and_all_know, PATIENCE_MS,
+    if (!dwell(d) || !await(d, d->options.sessions ? somebody_leads : leads_and_all_know, TIMEOUT_MS,
                             "the waiting process knows the new leader"))
         return false;
     say(d,
         "%s took over. Now it is asked to stop: it tidies up and gives the mutex back, and the next waiter is woken.",
         name(d, leader(d)));
-    torture_cast_ask_to_end(&d->cast, leader(d));
-    return await(d, next_leads_and_asked_have_ended, failover_patience_ms(d),
+    torture_contenders_ask_to_end(&d->contenders, leader(d));
+    return await(d, next_leads_and_asked_have_ended, failover_timeout_ms(d),
                  "the last process leads and the one before has ended");
 }
 
@@ -300,14 +300,14 @@ static bool act_four_end(demo *d)
         return false;
     }
     say(d, "%s leads, alone. It is asked to stop as well.", name(d, leader(d)));
-    torture_cast_ask_to_end(&d->cast, leader(d));
-    return await(d, the_asked_have_ended, PATIENCE_MS, "the last process has ended");
+    torture_contenders_ask_to_end(&d->contenders, leader(d));
+    return await(d, the_asked_have_ended, TIMEOUT_MS, "the last process has ended");
 }
 
 /* A contender that could not open the store has said why; use its exit code. */
 static int failure_code(const demo *d)
 {
-    const int status = d->broken != TORTURE_NOBODY ? d->cast.nodes[d->broken].status : 0;
+    const int status = d->broken != TORTURE_NOBODY ? d->contenders.nodes[d->broken].status : 0;
     if (d->outcome.interrupted != 0)
         return CLI_SIGNAL + d->outcome.interrupted;
     return WIFEXITED(status) && WEXITSTATUS(status) >= CLI_USAGE ? WEXITSTATUS(status) : CLI_FAILED;
@@ -320,7 +320,7 @@ static int play(demo *d)
     if (!act_one_contend(d) || !act_two_kill(d) || !act_three_hand_over(d) || !act_four_end(d))
         return failure_code(d);
     torture_judge(&d->options.setup, &d->outcome.history, &found);
-    demo_judge(&d->cast, &found, &verdict);
+    demo_judge(&d->contenders, &found, &verdict);
     fputc('\n', d->term.stream);
     torture_picture_text(&(torture_report){.setup = &d->options.setup,
                                            .history = &d->outcome.history,
@@ -328,7 +328,7 @@ static int play(demo *d)
                                            .ids = d->options.ids,
                                            .is_whole = true},
                          &d->term);
-    demo_show_verdict(&d->term, &d->cast, &found, &verdict);
+    demo_show_verdict(&d->term, &d->contenders, &found, &verdict);
     torture_verdict_free(&found);
     return verdict.passed ? CLI_OK : CLI_FAILED;
 }
@@ -369,7 +369,7 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
         code = torture_store_try(globals, &d.options);
     if (code == CLI_GO)
         code = play(&d);
-    torture_cast_end(&d.cast);
+    torture_contenders_end(&d.contenders);
     torture_history_free(&d.outcome.history);
     remove_store(&d);
     free(d.url);

@@ -1,13 +1,13 @@
-/* The parts of `simba demo`: the story (demo.c), the judgement of it (judge.c), and what is put on the screen (report.c). Its
+/* The parts of `simba demo`: the scenario (demo.c), the judgement of it (judge.c), and what is put on the screen (report.c). Its
  * contenders are processes of `simba torture`, and what they report is a history as in torture/history.h. */
 #ifndef SIMBA_CLI_DEMO_H
 #define SIMBA_CLI_DEMO_H
 
-#include "torture/cast.h"
+#include "torture/contenders.h"
 
 #define DEMO_NODES 3
 
-/* What the story knows of a contender, beside what its process does. */
+/* What the scenario knows of a contender, beside what its process does. */
 typedef struct demo_node {
     int sees; /* the leader it last heard of */
     unsigned renewals;
@@ -42,12 +42,12 @@ typedef struct demo_verdict {
 int64_t demo_failover_limit_ns(const torture_setup *setup);
 
 /* Judges the leaderships, in the order of time. */
-void demo_judge(const torture_cast *cast, const torture_verdict *found, demo_verdict *ret_verdict);
+void demo_judge(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *ret_verdict);
 
 /* --- report.c: on the screen --------------------------------------------------------------- */
 
 void demo_show_event(const term *t, const char *name, const demo_node *before, const torture_event *event);
-void demo_show_verdict(const term *t, const torture_cast *cast, const torture_verdict *found,
+void demo_show_verdict(const term *t, const torture_contenders *contenders, const torture_verdict *found,
                        const demo_verdict *verdict);
 
 #endif

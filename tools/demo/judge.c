@@ -31,13 +31,13 @@ add_check(demo_verdict *verdict, bool passed, const char *what, const char *form
     verdict->passed = verdict->passed && passed;
 }
 
-static const char *name_of(const torture_cast *cast, const torture_reign *reign)
+static const char *name_of(const torture_contenders *contenders, const torture_reign *reign)
 {
-    return cast->options->ids[reign->contender];
+    return contenders->options->ids[reign->contender];
 }
 
-/* The whole story has to be there before its parts mean anything. */
-static bool check_story(const torture_cast *cast, const torture_verdict *found, demo_verdict *verdict)
+/* The whole scenario has to be there before its parts mean anything. */
+static bool check_scenario(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *verdict)
 {
     static const char *const what = "each of the three led once";
     const torture_reign *r = found->reigns;
@@ -50,16 +50,17 @@ static bool check_story(const torture_cast *cast, const torture_verdict *found, 
         const bool right_end = (i == 0 ? r[i].killed : r[i].released) && !led[r[i].contender];
         if (!right_end) {
             add_check(verdict, false, what, "leadership %zu, of %s, did not end as it should", i + 1,
-                      name_of(cast, &r[i]));
+                      name_of(contenders, &r[i]));
             return false;
         }
         led[r[i].contender] = true;
     }
-    add_check(verdict, true, what, "%s, %s, %s", name_of(cast, &r[0]), name_of(cast, &r[1]), name_of(cast, &r[2]));
+    add_check(verdict, true, what, "%s, %s, %s", name_of(contenders, &r[0]), name_of(contenders, &r[1]),
+              name_of(contenders, &r[2]));
     return true;
 }
 
-static void check_exclusion(const torture_cast *cast, const torture_verdict *found, demo_verdict *verdict)
+static void check_exclusion(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *verdict)
 {
     static const char *const what = "never two leaders at once";
     const torture_reign *r = found->reigns;
@@ -68,8 +69,8 @@ static void check_exclusion(const torture_cast *cast, const torture_verdict *fou
         const int64_t gap_ns = r[i + 1].from_ns - r[i].claim_ns;
         narrowest_ns = gap_ns < narrowest_ns ? gap_ns : narrowest_ns;
         if (gap_ns < 0) {
-            add_check(verdict, false, what, "%s and %s both led, for %.3f ms", name_of(cast, &r[i]),
-                      name_of(cast, &r[i + 1]), (double)-gap_ns / 1e6);
+            add_check(verdict, false, what, "%s and %s both led, for %.3f ms", name_of(contenders, &r[i]),
+                      name_of(contenders, &r[i + 1]), (double)-gap_ns / 1e6);
             return;
         }
     }
@@ -110,29 +111,29 @@ static void check_handover(const torture_reign *before, const torture_reign *nex
               (double)verdict->handover_ns / 1e6, HANDOVER_MAX_MS);
 }
 
-static void check_exits(const torture_cast *cast, const torture_verdict *found, demo_verdict *verdict)
+static void check_exits(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *verdict)
 {
     static const char *const what = "the stopped processes ended without an error";
     for (size_t i = 1; i < found->reign_count; i++) {
-        const torture_node *node = &cast->nodes[found->reigns[i].contender];
+        const torture_node *node = &contenders->nodes[found->reigns[i].contender];
         if (node->state != NODE_ENDED || !WIFEXITED(node->status) || WEXITSTATUS(node->status) != 0) {
-            add_check(verdict, false, what, "%s did not exit with 0", name_of(cast, &found->reigns[i]));
+            add_check(verdict, false, what, "%s did not exit with 0", name_of(contenders, &found->reigns[i]));
             return;
         }
     }
     add_check(verdict, true, what, "exit code 0, twice");
 }
 
-void demo_judge(const torture_cast *cast, const torture_verdict *found, demo_verdict *ret_verdict)
+void demo_judge(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *ret_verdict)
 {
     const torture_reign *r = found->reigns;
     memset(ret_verdict, 0, sizeof *ret_verdict);
     ret_verdict->passed = true;
-    if (!check_story(cast, found, ret_verdict))
+    if (!check_scenario(contenders, found, ret_verdict))
         return;
-    check_exclusion(cast, found, ret_verdict);
+    check_exclusion(contenders, found, ret_verdict);
     check_tokens(found, ret_verdict);
-    check_failover(&cast->options->setup, &r[0], &r[1], ret_verdict);
+    check_failover(&contenders->options->setup, &r[0], &r[1], ret_verdict);
     check_handover(&r[1], &r[2], ret_verdict);
-    check_exits(cast, found, ret_verdict);
+    check_exits(contenders, found, ret_verdict);
 }

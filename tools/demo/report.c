@@ -88,7 +88,7 @@ static void show_check(const term *t, const demo_check *check)
             check->what, term_on(t, TERM_DIM), check->detail, term_off(t));
 }
 
-void demo_show_verdict(const term *t, const torture_cast *cast, const torture_verdict *found,
+void demo_show_verdict(const term *t, const torture_contenders *contenders, const torture_verdict *found,
                        const demo_verdict *verdict)
 {
     size_t passed = 0;
@@ -99,7 +99,8 @@ void demo_show_verdict(const term *t, const torture_cast *cast, const torture_ve
                  (double)verdict->lease_left_ns / 1e9);
         show_time(t, "fail-over", verdict->failover_ns, from_to);
         snprintf(from_to, sizeof from_to, "release by %s to on_acquired in %s",
-                 cast->options->ids[found->reigns[1].contender], cast->options->ids[found->reigns[2].contender]);
+                 contenders->options->ids[found->reigns[1].contender],
+                 contenders->options->ids[found->reigns[2].contender]);
         show_time(t, "hand-over", verdict->handover_ns, from_to);
         fputc('\n', t->stream);
     }

@@ -4,9 +4,9 @@
 
 #include "clock.h"
 #include "signals.h"
-#include "torture/cast.h"
+#include "torture/contenders.h"
 
-#define PATIENCE_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
+#define TIMEOUT_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
 
 /* The event that the run waits for. */
 typedef enum phase {
@@ -17,7 +17,7 @@ typedef enum phase {
 typedef struct run {
     const torture_options *options;
     torture_outcome *outcome;
-    torture_cast cast;
+    torture_contenders contenders;
     torture_plan plan;
     torture_step step; /* the next one, in PHASE_REST; the last one, in PHASE_SETTLE */
     phase phase;
@@ -27,10 +27,10 @@ typedef struct run {
 
 static bool has_settled(const run *r)
 {
-    if (torture_cast_count_well(&r->cast) < r->cast.count)
+    if (torture_contenders_count_well(&r->contenders) < r->contenders.count)
         return false;
     for (unsigned mutex = 0; mutex < r->options->setup.mutexes; mutex++)
-        if (r->cast.leaders[mutex] == TORTURE_NOBODY)
+        if (r->contenders.leaders[mutex] == TORTURE_NOBODY)
             return false;
     return true;
 }
@@ -38,23 +38,23 @@ static bool has_settled(const run *r)
 static void enter(run *r, phase next, int64_t for_ns)
 {
     r->phase = next;
-    r->until_ns = torture_cast_now(&r->cast) + for_ns;
+    r->until_ns = torture_contenders_now(&r->contenders) + for_ns;
 }
 
 /* The contender that the step is for; TORTURE_NOBODY: there is none. At least one contender is always left alone. */
 static int choose(const run *r)
 {
-    const torture_cast *cast = &r->cast;
+    const torture_contenders *contenders = &r->contenders;
     const torture_step *step = &r->step;
-    const int leader = cast->leaders[step->mutex];
+    const int leader = contenders->leaders[step->mutex];
     int others[TORTURE_CONTENDERS_MAX];
     unsigned count = 0;
-    if (torture_cast_count_well(cast) < 2)
+    if (torture_contenders_count_well(contenders) < 2)
         return TORTURE_NOBODY;
     if (step->to_leader)
-        return leader != TORTURE_NOBODY && torture_cast_is_well(cast, leader) ? leader : TORTURE_NOBODY;
-    for (int i = 0; i < cast->count; i++)
-        if (i != leader && torture_cast_is_well(cast, i))
+        return leader != TORTURE_NOBODY && torture_contenders_is_well(contenders, leader) ? leader : TORTURE_NOBODY;
+    for (int i = 0; i < contenders->count; i++)
+        if (i != leader && torture_contenders_is_well(contenders, i))
             others[count++] = i;
     return count > 0 ? others[step->pick % count] : TORTURE_NOBODY;
 }
@@ -63,7 +63,7 @@ static void take_step(run *r)
 {
     const int number = choose(r);
     if (number != TORTURE_NOBODY)
-        torture_cast_inflict(&r->cast, number, &r->step);
+        torture_contenders_inflict(&r->contenders, number, &r->step);
     /* However it goes on, the next step comes when nothing more is to be expected of this one. */
     const bool goes_on = r->step.goes_on && number != TORTURE_NOBODY;
     enter(r, PHASE_SETTLE, goes_on ? 0 : r->step.for_ms * MS + r->options->setup.takeover_ns);
@@ -71,7 +71,7 @@ static void take_step(run *r)
 
 static void go_on(run *r)
 {
-    const bool is_time = torture_cast_now(&r->cast) >= r->until_ns;
+    const bool is_time = torture_contenders_now(&r->contenders) >= r->until_ns;
     if (r->phase == PHASE_SETTLE && (is_time || has_settled(r))) {
         r->step = torture_plan_next(&r->plan);
         enter(r, PHASE_REST, r->step.rest_ms * MS);
@@ -89,14 +89,14 @@ static void take_signal(run *r)
 
 static void torment(run *r)
 {
-    const int64_t end_ns = torture_cast_now(&r->cast) + r->options->duration_ms * MS;
+    const int64_t end_ns = torture_contenders_now(&r->contenders) + r->options->duration_ms * MS;
     enter(r, PHASE_SETTLE, r->options->setup.takeover_ns);
     for (;;) {
-        const int64_t now_ns = torture_cast_now(&r->cast);
-        if (now_ns >= end_ns || r->outcome->interrupted != 0 || torture_cast_has_ended(&r->cast))
+        const int64_t now_ns = torture_contenders_now(&r->contenders);
+        if (now_ns >= end_ns || r->outcome->interrupted != 0 || torture_contenders_has_ended(&r->contenders))
             return;
-        const int64_t heal_ns = torture_cast_heal(&r->cast, now_ns);
-        if (torture_cast_listen(&r->cast, r->signals.fd, min64(min64(heal_ns, r->until_ns), end_ns)))
+        const int64_t heal_ns = torture_contenders_heal(&r->contenders, now_ns);
+        if (torture_contenders_listen(&r->contenders, r->signals.fd, min64(min64(heal_ns, r->until_ns), end_ns)))
             take_signal(r);
         go_on(r);
     }
@@ -105,15 +105,16 @@ static void torment(run *r)
 /* A second signal ends the waiting. */
 static void dismiss(run *r)
 {
-    torture_cast *cast = &r->cast;
+    torture_contenders *contenders = &r->contenders;
     const int interrupted = r->outcome->interrupted;
-    const int64_t patience_ns = r->options->setup.lease_ns + PATIENCE_MS * MS;
-    torture_cast_record(cast, TORTURE_END);
-    torture_cast_dismiss(cast);
+    const int64_t timeout_ns = r->options->setup.lease_ns + TIMEOUT_MS * MS;
+    torture_contenders_record(contenders, TORTURE_END);
+    torture_contenders_dismiss(contenders);
     r->outcome->interrupted = 0;
-    const int64_t until_ns = torture_cast_now(cast) + patience_ns;
-    while (!torture_cast_has_ended(cast) && torture_cast_now(cast) < until_ns && r->outcome->interrupted == 0)
-        if (torture_cast_listen(cast, r->signals.fd, until_ns))
+    const int64_t until_ns = torture_contenders_now(contenders) + timeout_ns;
+    while (!torture_contenders_has_ended(contenders) && torture_contenders_now(contenders) < until_ns &&
+           r->outcome->interrupted == 0)
+        if (torture_contenders_listen(contenders, r->signals.fd, until_ns))
             take_signal(r);
     if (r->outcome->interrupted == 0)
         r->outcome->interrupted = interrupted;
@@ -133,14 +134,14 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome)
     const int64_t outage_ms = options->setup.outage_ns / MS;
     torture_plan_init(&r.plan, options->setup.seed, options->faults, options->setup.mutexes, lease_ms,
                       outage_ms > 0 ? outage_ms : lease_ms / 4);
-    const int started = torture_cast_start(&r.cast, options, ret_outcome);
+    const int started = torture_contenders_start(&r.contenders, options, ret_outcome);
     if (started == 0) {
         torment(&r);
         dismiss(&r);
     } else {
         code = cli_fail(options->command, CLI_SYSTEM, "the contenders could not be started: %s.", strerror(-started));
     }
-    torture_cast_end(&r.cast);
+    torture_contenders_end(&r.contenders);
     close(r.signals.fd);
     sigprocmask(SIG_SETMASK, &r.signals.original, NULL); /* nothing is left that would have to be ended with care */
     return code;

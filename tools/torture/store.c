@@ -9,7 +9,7 @@
 
 #define LEASE_MS 1000      /* ttl and transition, unless the options or the URL say otherwise */
 #define SLACK_MS 2000      /* for round trips, for a poll where the store does not push, and for a busy host */
-#define PATIENCE_MS 3000   /* for the first grant: a short lease leaves a request little time to connect */
+#define TIMEOUT_MS 3000    /* for the first grant: a short lease leaves a request little time to connect */
 #define FORGET_PAUSE_MS 50 /* between two tries to remove a mutex whose lease has not ended */
 
 /* Opens the store with the options of the user, but with a copy of the URL, because cli_open may overwrite the text that it
@@ -49,7 +49,7 @@ static int take_once(simba_client *client, const char *command, const char *mute
     simba_error error = {0, ""};
     error.code = simba_locker_new(client, mutex, NULL, &error, &locker);
     if (error.code == 0)
-        error.code = simba_locker_acquire(locker, PATIENCE_MS, &error);
+        error.code = simba_locker_acquire(locker, TIMEOUT_MS, &error);
     simba_locker_free(locker); /* gives it back */
     return error.code == 0 ? CLI_GO : cli_failure(command, &error);
 }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PATIENCE_S = 900
+TIMEOUT_S = 900
 
 
 class Missing(Exception):
@@ -26,9 +26,9 @@ def command(*words, cwd=None, log=None):
         out.write((" ".join(words) + "\n").encode())
         out.flush()
         try:
-            done = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=PATIENCE_S, check=False)
+            done = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired as late:
-            raise Missing(f"{words[0]} took more than {PATIENCE_S} s") from late
+            raise Missing(f"{words[0]} took more than {TIMEOUT_S} s") from late
     if done.returncode != 0:
         raise Missing(f"{words[0]} failed, see {log}")
 

@@ -121,10 +121,10 @@ class Entrant:
         results = {}
         with Crew(self.words, 1) as (peer,):
             for threads in plan.threads:
-                patience_s = plan.pairs_ms / 1000 + START_S
+                timeout_s = plan.pairs_ms / 1000 + START_S
                 figures.pairs(peer.ask(f"pairs {threads} {plan.warm_ms}", plan.warm_ms / 1000 + START_S))
                 before_ns = self.cpu_ns()
-                got = figures.pairs(peer.ask(f"pairs {threads} {plan.pairs_ms}", patience_s))
+                got = figures.pairs(peer.ask(f"pairs {threads} {plan.pairs_ms}", timeout_s))
                 for figure in ("per_s", "p50_us", "p99_us"):
                     results[f"pairs_{threads}_{figure}"] = got[figure]
                 if before_ns is not None:

@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 ZOOKEEPER_JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 
 
@@ -61,7 +61,7 @@ class Server:
         with open(os.path.join(self.folder, "log"), "wb") as log:
             self.process = subprocess.Popen(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             preexec_fn=die_with_parent)
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while not self.serves():
             if self.process.poll() is not None or time.monotonic() > until:
                 with open(os.path.join(self.folder, "log"), encoding="utf-8", errors="replace") as log:

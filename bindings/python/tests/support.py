@@ -19,7 +19,7 @@ SESSIONS = URL.startswith("zookeeper")
 BRIEF: Dict[str, Any] = {} if SESSIONS else {"ttl": 0.5, "transition": 1}
 #: Leases that are renewed as often, but that a holder keeps when it gets the processor late.
 STEADY: Dict[str, Any] = {} if SESSIONS else {"ttl": 0.5, "transition": 20}
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ class Probe:
 
 def wait(condition: Callable[[], Any]) -> None:
     """Until it holds. Not all that it may ask for wakes us, so it is asked now and then."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with Probe.changed:
         while not condition():
             assert time.monotonic() < deadline, "waited in vain"

@@ -6,7 +6,7 @@ from typing import Callable, List
 
 import pytest
 import simba
-from support import BRIEF, PATIENCE, SESSIONS, STEADY, Probe, in_thread, line_of, process, wait
+from support import BRIEF, SESSIONS, STEADY, TIMEOUT, Probe, in_thread, line_of, process, wait
 
 
 def renewals(client: simba.Client, more: int) -> None:
@@ -21,14 +21,14 @@ def renewals(client: simba.Client, more: int) -> None:
 def is_given_back(other: simba.Client, mutex: str) -> None:
     """Somebody else gets it long before a lease of ten seconds ends."""
     before = time.monotonic()
-    with other.lock(mutex, timeout=PATIENCE):
+    with other.lock(mutex, timeout=TIMEOUT):
         assert SESSIONS or time.monotonic() - before < 10
 
 
 def until(gate: threading.Event) -> Callable[[Probe], None]:
     """A callback that does not return before the gate is open."""
     def callback(p: Probe) -> None:
-        gate.wait(PATIENCE)
+        gate.wait(TIMEOUT)
 
     return callback
 
@@ -135,7 +135,7 @@ def test_close_busy(url: str, client: simba.Client, mutex: str) -> None:
     thread = in_thread(churn)
     wait(lambda: len(rounds) >= 2)
     leaving.close()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert ended == ["SIMBA_ECLOSED"]
     assert holder.released == 1 and waiter.acquired == 0
     wait(lambda: after.acquired == 1)
@@ -193,7 +193,7 @@ def test_calls_in_callback(client: simba.Client, mutex: str) -> None:
         except simba.Error as error:
             refused.append(error.name)
         client.stats()
-        with client.lock(mutex + "-locked", timeout=PATIENCE):
+        with client.lock(mutex + "-locked", timeout=TIMEOUT):
             pass
         refused.append("done")
 
@@ -213,7 +213,7 @@ def test_stop_waits_for_callback(client: simba.Client, other: simba.Client, mute
     renewals(client, 2)
     assert stopping.is_alive() and p.released == 0 and after.acquired == 0
     gate.set()
-    stopping.join(PATIENCE)
+    stopping.join(TIMEOUT)
     assert p.released == 1
     wait(lambda: after.acquired == 1)
 
@@ -335,7 +335,7 @@ def test_take_over_silent(url: str, client: simba.Client, mutex: str) -> None:
         with pytest.raises(simba.Timeout):
             client.lock(mutex).acquire(0)
         holder.kill()
-        with client.lock(mutex, timeout=PATIENCE) as held:
+        with client.lock(mutex, timeout=TIMEOUT) as held:
             assert held.token > token
 
 
@@ -368,7 +368,7 @@ def test_dead_waiter(url: str, client: simba.Client, other: simba.Client, mutex:
     with process(url, mutex, waits=True) as waiter:
         assert line_of(waiter) == "waits"
         waiter.kill()
-        waiter.wait(PATIENCE)
+        waiter.wait(TIMEOUT)
         after = Probe(other, mutex).start()
         leader.stop()
         wait(lambda: after.acquired == 1)

@@ -6,7 +6,7 @@ from typing import List, Optional, Tuple
 
 import pytest
 import simba
-from support import PATIENCE, SESSIONS, STEADY, Probe, in_thread, line_of, process, wait
+from support import SESSIONS, STEADY, TIMEOUT, Probe, in_thread, line_of, process, wait
 from test_kit_contender import renewals
 
 # --- locks --------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def test_locker_timeout(client: simba.Client, other: simba.Client, mutex: str) -
         with pytest.raises((simba.Timeout, simba.Unavailable)):
             waiter.acquire(0.4)
         assert time.monotonic() - before >= 0.4
-    with other.lock(mutex, timeout=PATIENCE):
+    with other.lock(mutex, timeout=TIMEOUT):
         pass
 
 
@@ -70,7 +70,7 @@ def test_locker_cancel(client: simba.Client, other: simba.Client, mutex: str) ->
     thread = in_thread(attempt)
     wait(lambda: other.stats()["waiting"] == 1)
     waiter.cancel()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert ends == ["cancelled"]
     waiter.cancel()
     holder.release()
@@ -83,18 +83,18 @@ def test_locker_held(client: simba.Client, other: simba.Client, mutex: str) -> N
     done = threading.Event()
 
     def attempt() -> None:
-        with other.lock(mutex, timeout=PATIENCE, **STEADY) as held:
+        with other.lock(mutex, timeout=TIMEOUT, **STEADY) as held:
             tokens.append(held.token)
         done.set()
 
-    holder = client.lock(mutex, timeout=PATIENCE, **STEADY)
+    holder = client.lock(mutex, timeout=TIMEOUT, **STEADY)
     tokens: List[int] = []
     with holder:
         tokens.append(holder.token)
         thread = in_thread(attempt)
         renewals(client, 2)
         assert not done.is_set() and holder.held and holder.token == tokens[0]
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert done.is_set() and tokens[1] > tokens[0]
 
 
@@ -103,7 +103,7 @@ def test_locker_count_together(client: simba.Client, other: simba.Client, mutex:
     counter = [0]
 
     def count(own: simba.Client) -> None:
-        lock = own.lock(mutex, timeout=PATIENCE, **STEADY)
+        lock = own.lock(mutex, timeout=TIMEOUT, **STEADY)
         for _ in range(10):
             with lock:
                 value = counter[0]
@@ -162,12 +162,12 @@ def test_scheduler_run_awaited(client: simba.Client, other: simba.Client, mutex:
 
     def work(run: simba.Run) -> None:
         begun.set()
-        told.append(run.sleep(PATIENCE) and run.stopping)
+        told.append(run.sleep(TIMEOUT) and run.stopping)
         renewals(client, 2)
         early[0] = after.acquired
 
     with client.schedule(mutex, work, every=0.01, **STEADY) as scheduler:
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT)
         after = Probe(other, mutex).start()
         scheduler.stop()
         assert told == [True] and early == [0]
@@ -181,10 +181,10 @@ def test_scheduler_run_told_of_loss(client: simba.Client, other: simba.Client, m
 
     def work(run: simba.Run) -> None:
         begun.set()
-        told.append(run.sleep(PATIENCE) and run.stopping)
+        told.append(run.sleep(TIMEOUT) and run.stopping)
 
     with client.schedule(mutex, work, every=0.01, **STEADY):
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT)
         other.force_release(mutex)
         wait(lambda: told)
     assert told[0]

@@ -4,7 +4,7 @@ from typing import Callable, List
 
 import pytest
 import simba
-from support import PATIENCE, SESSIONS, STEADY, Probe, Record, line_of, process, wait
+from support import SESSIONS, STEADY, TIMEOUT, Probe, Record, line_of, process, wait
 
 LOCK, WIDE = "\U0001f512", "\u4e92"
 
@@ -15,11 +15,11 @@ def is_usable(client: simba.Client, other: simba.Client, mutex: str) -> None:
         first, second = client.lock(mutex, **STEADY), other.lock(mutex, **STEADY)
     except simba.BadArgument:
         return
-    first.acquire(PATIENCE)
+    first.acquire(TIMEOUT)
     with pytest.raises(simba.Timeout):
         second.acquire(0)
     first.release()
-    second.acquire(PATIENCE)
+    second.acquire(TIMEOUT)
     second.release()
 
 
@@ -30,7 +30,7 @@ def test_names_at_limit(client: simba.Client, other: simba.Client, mutex: str) -
     is_usable(client, other, LOCK * 66)
     locks = [client.lock(start + "y" * (65 - len(start)) + end, **STEADY) for end in "12"]
     for lock in locks:
-        lock.acquire(PATIENCE)
+        lock.acquire(TIMEOUT)
 
 
 @pytest.mark.parametrize("name", ["x" * 67, LOCK * 67, "", " ", "   ", " blank-first", "blank-last ", "a\nb", "a\177b"])
@@ -200,7 +200,7 @@ def test_note_handed_on(url: str, client: simba.Client, mutex: str) -> None:
         held.set_note(b"step 7")
     with simba.Client(url) as other:
         assert other.note(mutex).bytes == b"step 7"
-        with other.lock(mutex, timeout=PATIENCE) as held:
+        with other.lock(mutex, timeout=TIMEOUT) as held:
             assert held.note().bytes == b"step 7"
             held.set_note(b"step 8")
             note = client.note(mutex)
@@ -213,7 +213,7 @@ def test_note_expired(url: str, client: simba.Client, mutex: str) -> None:
     with process(url, mutex, note="left") as holder:
         line_of(holder)
         holder.kill()
-        with client.lock(mutex, timeout=PATIENCE) as held:
+        with client.lock(mutex, timeout=TIMEOUT) as held:
             assert held.note().bytes == b"left"
 
 
@@ -225,7 +225,7 @@ def test_note_replaced(client: simba.Client, other: simba.Client, mutex: str) ->
     other.force_release(mutex)
     with pytest.raises(simba.Error, match="write note"):
         first.set_note(b"revoked")
-    second.acquire(PATIENCE)
+    second.acquire(TIMEOUT)
     with pytest.raises(simba.Error, match="write note"):
         first.set_note(b"replaced")
     assert client.note(mutex).bytes == b"old"
@@ -273,5 +273,5 @@ def test_forget(client: simba.Client, other: simba.Client, mutex: str) -> None:
     assert client.note(mutex).bytes == b""
     with pytest.raises(simba.NotFound):
         other.forget(mutex)
-    with other.lock(mutex, timeout=PATIENCE) as held:
+    with other.lock(mutex, timeout=TIMEOUT) as held:
         assert held.token > token

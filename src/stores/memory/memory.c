@@ -54,7 +54,7 @@ struct event {
 struct watch {
     struct watch *next; /* of the same row */
     struct instance *instance;
-    simba_topic *topic;
+    simba_watch *shown;
     struct row *row;
     struct event *last; /* the last of its events, in a ring: the first follows the last. NULL: there is none */
     struct watch *inbox_next;
@@ -253,12 +253,12 @@ static void post(struct watch *watch, const simba_push *push)
 }
 
 /* Under the store's lock. Returns the watch of `self`, if this thread can tell it directly. */
-static simba_topic *spread(struct instance *self, struct row *row, const simba_push *push)
+static simba_watch *spread(struct instance *self, struct row *row, const simba_push *push)
 {
-    simba_topic *direct = NULL;
+    simba_watch *direct = NULL;
     for (struct watch *watch = row->watches; watch; watch = watch->next) {
         if (watch->instance == self && !watch->in_inbox)
-            direct = watch->topic; /* no earlier event is on its way to it */
+            direct = watch->shown; /* no earlier event is on its way to it */
         else
             post(watch, push);
     }
@@ -296,29 +296,29 @@ static void memory_woken(void *instance)
             return;
         while (events) {
             struct event *next = events->next;
-            self->host->push(self->host, watch->topic, &events->push);
+            self->host->push(self->host, watch->shown, &events->push);
             simba__free(events);
             events = next;
         }
         if (missed)
-            self->host->push(self->host, watch->topic, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+            self->host->push(self->host, watch->shown, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
     }
 }
 
-static int memory_watch(void *instance, simba_topic *topic)
+static int memory_watch(void *instance, simba_watch *shown)
 {
     struct instance *self = instance;
     struct watch *watch = simba__calloc(1, sizeof *watch);
     if (!watch)
         return SIMBA_ENOMEM;
     watch->instance = self;
-    watch->topic = topic;
+    watch->shown = shown;
     pthread_mutex_lock(&self->store->lock);
-    watch->row = make_row(self->store, topic->mutex);
+    watch->row = make_row(self->store, shown->mutex);
     if (watch->row) {
         watch->next = watch->row->watches;
         watch->row->watches = watch;
-        topic->backend_data = watch;
+        shown->backend_data = watch;
     }
     pthread_mutex_unlock(&self->store->lock);
     if (!watch->row) {
@@ -326,14 +326,14 @@ static int memory_watch(void *instance, simba_topic *topic)
         return SIMBA_ENOMEM;
     }
     /* This may be a second attempt, after one that ran out of memory. */
-    self->host->push(self->host, topic, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+    self->host->push(self->host, shown, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
     return 0;
 }
 
-static void memory_unwatch(void *instance, simba_topic *topic)
+static void memory_unwatch(void *instance, simba_watch *shown)
 {
     struct instance *self = instance;
-    struct watch *watch = topic->backend_data;
+    struct watch *watch = shown->backend_data;
     pthread_mutex_lock(&self->store->lock);
     struct watch **link = &watch->row->watches;
     while (*link != watch)
@@ -351,7 +351,7 @@ static void memory_unwatch(void *instance, simba_topic *topic)
         simba__free(event);
     }
     simba__free(watch);
-    topic->backend_data = NULL;
+    shown->backend_data = NULL;
 }
 
 /* --- requests ------------------------------------------------------------------------------------- */
@@ -414,7 +414,7 @@ static bool is_news(uint64_t token_before, bool owned_before, bool had_note, con
 }
 
 /* Under the store's lock. SIMBA_ENOMEM; or 0, and the push for our own waiters. */
-static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
+static int apply(struct instance *self, simba_request *request, simba_watch **ret_direct, simba_push *ret_push)
 {
     struct row *row = make_row(self->store, request->mutex);
     unsigned char *note = request->note_size ? simba__malloc(request->note_size) : NULL;
@@ -459,7 +459,7 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
 static void memory_submit(void *instance, simba_request *request)
 {
     struct instance *self = instance;
-    simba_topic *direct = NULL;
+    simba_watch *direct = NULL;
     simba_push push; /* its owner is set only if it tells of one */
     pthread_mutex_lock(&self->store->lock);
     const int rc = request->op == SIMBA_OP_LIST ? list(self, request) : apply(self, request, &direct, &push);

@@ -366,8 +366,8 @@ static void keep_alive(int fd)
 
 bool simba__my_connect(simba__my_conn *conn, simba__sql_failure *why)
 {
-    simba__my_sigpipe guarded;
-    simba__my_sigpipe_block(&guarded);
+    simba__my_sigpipe sigpipe;
+    simba__my_sigpipe_block(&sigpipe);
     const bool works = connect_in_time(conn, why) == 0;
     if (works) {
         const int fd = (int)mysql_get_socket(conn->mysql);
@@ -378,6 +378,6 @@ bool simba__my_connect(simba__my_conn *conn, simba__sql_failure *why)
     } else if (conn->mysql) {
         end_attempt(conn);
     }
-    simba__my_sigpipe_restore(&guarded);
+    simba__my_sigpipe_restore(&sigpipe);
     return works;
 }

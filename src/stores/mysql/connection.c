@@ -29,16 +29,16 @@ static bool watch(simba__my_conn *conn, unsigned interest)
     return conn->is_watched;
 }
 
-static void guard(const simba__my_conn *conn, simba__my_sigpipe *guarded)
+static void block_sigpipe(const simba__my_conn *conn, simba__my_sigpipe *sigpipe)
 {
     if (conn->options->tls)
-        simba__my_sigpipe_block(guarded);
+        simba__my_sigpipe_block(sigpipe);
 }
 
-static void unguard(const simba__my_conn *conn, const simba__my_sigpipe *guarded)
+static void restore_sigpipe(const simba__my_conn *conn, const simba__my_sigpipe *sigpipe)
 {
     if (conn->options->tls)
-        simba__my_sigpipe_restore(guarded);
+        simba__my_sigpipe_restore(sigpipe);
 }
 
 static int continue_call(simba__my_conn *conn, int events)
@@ -57,7 +57,7 @@ static int continue_call(simba__my_conn *conn, int events)
 /* End it, in the middle of a call too: without a socket the call returns. Only an idle server is told good-bye. */
 static void end(simba__my_conn *conn, bool abrupt)
 {
-    simba__my_sigpipe guarded;
+    simba__my_sigpipe sigpipe;
     if (!conn->mysql)
         return;
     conn->host->timer_clear(conn->host, &conn->timer);
@@ -68,7 +68,7 @@ static void end(simba__my_conn *conn, bool abrupt)
     if (conn->is_watched)
         conn->host->io_remove(conn->host, &conn->io);
     conn->is_watched = false;
-    guard(conn, &guarded);
+    block_sigpipe(conn, &sigpipe);
     if (fd >= 0 && (abrupt || conn->call != SIMBA__MY_NO_CALL))
         shutdown(fd, SHUT_RDWR);
     while (conn->wanted != 0)
@@ -78,7 +78,7 @@ static void end(simba__my_conn *conn, bool abrupt)
     conn->call = SIMBA__MY_NO_CALL;
     mysql_close(conn->mysql);
     conn->mysql = NULL;
-    unguard(conn, &guarded);
+    restore_sigpipe(conn, &sigpipe);
 }
 
 static void set_timer(simba__my_conn *conn, int64_t after_ns)
@@ -248,14 +248,14 @@ static bool await(simba__my_conn *conn, int wanted)
 /* A call is over. One after another follows, until one has to wait, or until others shall have their turn. */
 static void go_on(simba__my_conn *conn)
 {
-    simba__my_sigpipe guarded;
+    simba__my_sigpipe sigpipe;
     simba__my_call next;
     for (int calls = 0; calls < CALLS_AT_ONCE; calls++) {
         if (!take_result(conn, &next))
             return;
-        guard(conn, &guarded);
+        block_sigpipe(conn, &sigpipe);
         const int wanted = start_call(conn, next);
-        unguard(conn, &guarded);
+        restore_sigpipe(conn, &sigpipe);
         if (await(conn, wanted))
             return;
     }
@@ -266,16 +266,16 @@ static void go_on(simba__my_conn *conn)
 static void ask(void *any, const simba__sql_ask *what)
 {
     simba__my_conn *conn = any;
-    simba__my_sigpipe guarded;
+    simba__my_sigpipe sigpipe;
     conn->text.length = 0;
     conn->text.failed = false;
     conn->results = 0;
     conn->call = SIMBA__MY_QUERY;
     simba__sql_put_ask(&conn->text, &conn->words, what);
     if (!conn->text.failed) {
-        guard(conn, &guarded);
+        block_sigpipe(conn, &sigpipe);
         const int wanted = start_call(conn, SIMBA__MY_QUERY);
-        unguard(conn, &guarded);
+        restore_sigpipe(conn, &sigpipe);
         if (await(conn, wanted))
             return;
     }
@@ -287,7 +287,7 @@ static void on_ready(simba_io *io, unsigned events)
 {
     simba__my_conn *conn = SIMBA__OF_NODE(io, simba__my_conn, io);
     simba__sql_failure why;
-    simba__my_sigpipe guarded;
+    simba__my_sigpipe sigpipe;
     if (conn->call == SIMBA__MY_NO_CALL) { /* the server has ended it, or says what it was not asked */
         (void)simba__my_fail(conn, CR_SERVER_LOST, "the connection is lost", &why);
         end(conn, true);
@@ -298,9 +298,9 @@ static void on_ready(simba_io *io, unsigned events)
         (events & SIMBA_READABLE ? MYSQL_WAIT_READ : 0) | (events & SIMBA_WRITABLE ? MYSQL_WAIT_WRITE : 0);
     if (conn->must_go_on)
         return;
-    guard(conn, &guarded);
+    block_sigpipe(conn, &sigpipe);
     const int wanted = continue_call(conn, happened ? happened : conn->wanted & ~MYSQL_WAIT_TIMEOUT);
-    unguard(conn, &guarded);
+    restore_sigpipe(conn, &sigpipe);
     if (!await(conn, wanted))
         go_on(conn);
 }

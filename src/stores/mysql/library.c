@@ -27,23 +27,23 @@ bool simba__my_library_start(void)
     return library_code == 0;
 }
 
-void simba__my_sigpipe_block(simba__my_sigpipe *guarded)
+void simba__my_sigpipe_block(simba__my_sigpipe *sigpipe)
 {
     sigset_t pipe, pending;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     sigpending(&pending);
-    guarded->was_pending = sigismember(&pending, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &guarded->before);
+    sigpipe->was_pending = sigismember(&pending, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &sigpipe->before);
 }
 
-void simba__my_sigpipe_restore(const simba__my_sigpipe *guarded)
+void simba__my_sigpipe_restore(const simba__my_sigpipe *sigpipe)
 {
     sigset_t pipe;
     const struct timespec at_once = {0};
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
-    if (!guarded->was_pending)
+    if (!sigpipe->was_pending)
         sigtimedwait(&pipe, NULL, &at_once);
-    pthread_sigmask(SIG_SETMASK, &guarded->before, NULL);
+    pthread_sigmask(SIG_SETMASK, &sigpipe->before, NULL);
 }

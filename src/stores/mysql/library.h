@@ -15,7 +15,7 @@ typedef struct simba__my_sigpipe {
     sigset_t before;
     bool was_pending;
 } simba__my_sigpipe;
-void simba__my_sigpipe_block(simba__my_sigpipe *guarded);
-void simba__my_sigpipe_restore(const simba__my_sigpipe *guarded);
+void simba__my_sigpipe_block(simba__my_sigpipe *sigpipe);
+void simba__my_sigpipe_restore(const simba__my_sigpipe *sigpipe);
 
 #endif

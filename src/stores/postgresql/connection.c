@@ -282,9 +282,9 @@ static void go_on_connecting(simba__pg_conn *conn, PostgresPollingStatusType sta
 /* libpq has just begun to connect, or has failed to. */
 static void begin_attempt(simba__pg_conn *conn, bool works)
 {
-    const int64_t patience_ns = (HURRY_FIRST_MS + HURRY_MORE_MS * (int64_t)conn->hurries) * SIMBA__NS_PER_MS;
+    const int64_t delay_ns = (HURRY_FIRST_MS + HURRY_MORE_MS * (int64_t)conn->hurries) * SIMBA__NS_PER_MS;
     conn->begun_at = conn->host->now(conn->host);
-    const simba_local hurry_at = {conn->begun_at.ns + patience_ns};
+    const simba_local hurry_at = {conn->begun_at.ns + delay_ns};
     const bool may_hurry = conn->hurries < HURRIES_MOST && hurry_at.ns < conn->next_at.ns;
     conn->host->timer_set(conn->host, &conn->timer, may_hurry ? hurry_at : conn->next_at);
     simba__tcp_repeat_evenly(PQsocket(conn->pg));

@@ -27,7 +27,7 @@ typedef struct redis_cluster {
     redis_node *limbo;
     redis_node *slots[REDIS_SLOTS]; /* NULL: the server is not known */
 
-    redis_inquiry inquiry;
+    redis_discovery discovery;
     simba__endpoint *candidates;
     simba__endpoint replicas[REPLICAS_MOST]; /* some of those that the latest map names */
     size_t replica_count;
@@ -131,7 +131,7 @@ static bool is_unknown(const simba__endpoint *at)
 static bool take_range(redis_cluster *cluster, const redisReply *range)
 {
     simba__endpoint at;
-    if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.link.at))
+    if (!set_endpoint(&at, range->element[2], &cluster->discovery.conn.link.at))
         return false;
     if (is_unknown(&at))
         return true; /* leave these slots without a server */
@@ -157,16 +157,17 @@ static void note_replicas(redis_cluster *cluster, const redisReply *range)
 {
     for (size_t i = 3; i < range->elements && cluster->replica_count < REPLICAS_MOST; i++) {
         simba__endpoint replica;
-        if (is_server(range->element[i]) && set_endpoint(&replica, range->element[i], &cluster->inquiry.conn.link.at) &&
-            !is_unknown(&replica) && !is_noted(cluster, &replica))
+        if (is_server(range->element[i]) &&
+            set_endpoint(&replica, range->element[i], &cluster->discovery.conn.link.at) && !is_unknown(&replica) &&
+            !is_noted(cluster, &replica))
             cluster->replicas[cluster->replica_count++] = replica;
     }
 }
 
 /* The answer to CLUSTER SLOTS. */
-static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
+static bool take_map(redis_discovery *discovery, const redisReply *reply, char *why, size_t size)
 {
-    redis_cluster *cluster = inquiry->owner;
+    redis_cluster *cluster = discovery->owner;
     bool good = reply->type == REDIS_REPLY_ARRAY;
     for (size_t i = 0; good && i < reply->elements; i++)
         good = is_range(reply->element[i]);
@@ -209,14 +210,14 @@ static void refresh(redis_cluster *cluster)
     simba_host *host = cluster->store->host;
     const simba_local now = host->now(host);
     const simba_local due = {cluster->asked_at.ns + REFRESH_MS * SIMBA__NS_PER_MS};
-    if (!cluster->inquiry.running && cluster->refresh.index == 0 && !cluster->store->closing)
+    if (!cluster->discovery.running && cluster->refresh.index == 0 && !cluster->store->closing)
         host->timer_set(host, &cluster->refresh, due.ns > now.ns ? due : now);
 }
 
 /* Send everything to the servers that the new map names. */
-static void over(redis_inquiry *inquiry, const simba_error *error)
+static void over(redis_discovery *discovery, const simba_error *error)
 {
-    redis_cluster *cluster = inquiry->owner;
+    redis_cluster *cluster = discovery->owner;
     redis_store *store = cluster->store;
     redis_conn *limbo[] = {&cluster->limbo->commands, &cluster->limbo->pushes};
     cluster->asked_at = store->host->now(store->host);
@@ -259,13 +260,13 @@ static size_t gather_candidates(redis_cluster *cluster)
 static void ask(redis_cluster *cluster)
 {
     const redis_options *options = &cluster->store->options;
-    if (cluster->inquiry.running)
+    if (cluster->discovery.running)
         return;
     const size_t count = gather_candidates(cluster);
     if (count > 0)
-        simba__redis_inquiry_start(&cluster->inquiry, cluster->candidates, count);
+        simba__redis_discovery_start(&cluster->discovery, cluster->candidates, count);
     else
-        simba__redis_inquiry_start(&cluster->inquiry, options->endpoints, options->endpoint_count);
+        simba__redis_discovery_start(&cluster->discovery, options->endpoints, options->endpoint_count);
 }
 
 static void find(redis_conn *conn)
@@ -344,17 +345,17 @@ static int cluster_init(redis_store *store)
     cluster->store = store;
     cluster->asked_at.ns = INT64_MIN / 2;
     cluster->refresh.fire = on_refresh;
-    int rc = simba__redis_inquiry_init(&cluster->inquiry, &store->conns, &store->options.login);
+    int rc = simba__redis_discovery_init(&cluster->discovery, &store->conns, &store->options.login);
     if (rc == 0)
         rc = host->timer_add(host, &cluster->refresh);
     if (rc < 0)
         return rc;
-    cluster->inquiry.owner = cluster;
-    cluster->inquiry.question[0] = "CLUSTER";
-    cluster->inquiry.question[1] = "SLOTS";
-    cluster->inquiry.words = 2;
-    cluster->inquiry.take = take_map;
-    cluster->inquiry.over = over;
+    cluster->discovery.owner = cluster;
+    cluster->discovery.question[0] = "CLUSTER";
+    cluster->discovery.question[1] = "SLOTS";
+    cluster->discovery.words = 2;
+    cluster->discovery.take = take_map;
+    cluster->discovery.over = over;
     const simba__endpoint nowhere = {.where = "cluster"};
     cluster->limbo = simba__redis_node_new(store, &nowhere);
     if (!cluster->limbo)
@@ -372,7 +373,7 @@ static redis_node *cluster_route(redis_store *store, const char *mutex)
 
 static void cluster_close(redis_store *store)
 {
-    simba__redis_inquiry_close(&of(store)->inquiry);
+    simba__redis_discovery_close(&of(store)->discovery);
     store->host->timer_clear(store->host, &of(store)->refresh);
 }
 
@@ -381,7 +382,7 @@ static void cluster_fini(redis_store *store)
     redis_cluster *cluster = of(store);
     if (!cluster)
         return;
-    simba__redis_inquiry_fini(&cluster->inquiry);
+    simba__redis_discovery_fini(&cluster->discovery);
     simba__free(cluster->candidates);
     simba__free(cluster);
 }

@@ -2,7 +2,7 @@
  *
  * A flush sends all calls that were submitted, in one write; the client submits renewals first. The server answers in that
  * order, so the list of what was sent says whose an answer is. A call whose request has run out of time stays in the list until
- * its answer has come. The client hands over only so many requests at a time, so nothing stands in line here: what is
+ * its answer has come. The client hands over only so many requests at a time, so nothing stands in a queue here: what is
  * submitted while there is no connection goes out when it is up, or fails with it.
  *
  * While four calls or more are under way, the next ones are kept back until they are as many as those, or sixteen: so the calls of

@@ -1,5 +1,5 @@
-/* A connection to a Redis server: logs in, asks how old the server is, and hands whole replies to its owner. Below it, an
- * inquiry: a question to several servers, one after the other. */
+/* A connection to a Redis server: logs in, asks how old the server is, and hands whole replies to its owner. Below it, a
+ * discovery: a question to several servers, one after the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -371,111 +371,111 @@ void simba__redis_conn_fini(redis_conn *conn)
 /* It collects the errors of the servers, so that its own error can say what each one answered. It keeps no connection open,
  * because questions are rare. */
 
-/* How many servers it asks at a time; the next inquiry asks the others. They share one connect-timeout, and each needs
+/* How many servers it asks at a time; the next discovery asks the others. They share one connect-timeout, and each needs
  * enough of it to answer. */
 enum { MOST = 8 };
 
-static void end(redis_inquiry *inquiry, const simba_error *error)
+static void end(redis_discovery *discovery, const simba_error *error)
 {
-    inquiry->running = false;
-    simba__redis_conn_close(&inquiry->conn);
-    inquiry->over(inquiry, error);
+    discovery->running = false;
+    simba__redis_conn_close(&discovery->conn);
+    discovery->over(discovery, error);
 }
 
-static void ask_next(redis_inquiry *inquiry)
+static void ask_next(redis_discovery *discovery)
 {
-    redis_conn *conn = &inquiry->conn;
+    redis_conn *conn = &discovery->conn;
     simba__redis_conn_close(conn);
-    if (inquiry->asked == inquiry->most) {
-        inquiry->first += inquiry->asked;
-        end(inquiry, &inquiry->error);
+    if (discovery->asked == discovery->most) {
+        discovery->first += discovery->asked;
+        end(discovery, &discovery->error);
         return;
     }
-    conn->link.at = inquiry->candidates[(inquiry->first + inquiry->asked++) % inquiry->count];
-    inquiry->until = (simba_local){conn->link.host->now(conn->link.host).ns + conn->link.connect_timeout_ns};
+    conn->link.at = discovery->candidates[(discovery->first + discovery->asked++) % discovery->count];
+    discovery->until = (simba_local){conn->link.host->now(conn->link.host).ns + conn->link.connect_timeout_ns};
     simba__link_open(&conn->link);
 }
 
-static void complain(redis_inquiry *inquiry, int code, const char *why)
+static void complain(redis_discovery *discovery, int code, const char *why)
 {
-    char *text = inquiry->error.text;
+    char *text = discovery->error.text;
     const size_t length = strlen(text);
     /* An error that a person has to mend counts more than one that may pass by itself. */
-    if (inquiry->error.code == 0 || inquiry->error.code == SIMBA_EUNAVAILABLE)
-        inquiry->error.code = code;
-    snprintf(text + length, sizeof inquiry->error.text - length, "%s%s", length > 0 ? "; " : "", why);
+    if (discovery->error.code == 0 || discovery->error.code == SIMBA_EUNAVAILABLE)
+        discovery->error.code = code;
+    snprintf(text + length, sizeof discovery->error.text - length, "%s%s", length > 0 ? "; " : "", why);
 }
 
-static void inquiry_up(redis_conn *conn)
+static void discovery_up(redis_conn *conn)
 {
-    redis_inquiry *inquiry = conn->owner;
-    simba__redis_put(&conn->link.out, inquiry->words, inquiry->question);
-    conn->link.host->timer_set(conn->link.host, &conn->link.timer, inquiry->until);
+    redis_discovery *discovery = conn->owner;
+    simba__redis_put(&conn->link.out, discovery->words, discovery->question);
+    conn->link.host->timer_set(conn->link.host, &conn->link.timer, discovery->until);
 }
 
-static void inquiry_answer(redis_conn *conn, const redisReply *reply)
+static void discovery_answer(redis_conn *conn, const redisReply *reply)
 {
-    redis_inquiry *inquiry = conn->owner;
+    redis_discovery *discovery = conn->owner;
     simba_error error;
     bool drop;
     char why[160] = "";
     if (reply->type == REDIS_REPLY_ERROR) {
         simba__redis_error(&conn->link.at, reply->str, &error, &drop);
-    } else if (inquiry->take(inquiry, reply, why, sizeof why)) {
-        inquiry->first += inquiry->asked - 1; /* the next inquiry begins with this server */
-        end(inquiry, NULL);
+    } else if (discovery->take(discovery, reply, why, sizeof why)) {
+        discovery->first += discovery->asked - 1; /* the next discovery begins with this server */
+        end(discovery, NULL);
         return;
     } else {
         simba__error_set(&error, SIMBA_EUNAVAILABLE, "redis %s: %s", conn->link.at.where, why);
     }
-    complain(inquiry, error.code, error.text);
-    ask_next(inquiry);
+    complain(discovery, error.code, error.text);
+    ask_next(discovery);
 }
 
-static void inquiry_down(redis_conn *conn)
+static void discovery_down(redis_conn *conn)
 {
     complain(conn->owner, conn->link.error.code, conn->link.error.text);
     ask_next(conn->owner);
 }
 
-static void inquiry_tick(redis_conn *conn, simba_local now)
+static void discovery_tick(redis_conn *conn, simba_local now)
 {
     (void)now;
     simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer", conn->link.at.where);
 }
 
-static const redis_conn_events inquiry_events = {
-    .up = inquiry_up, .answer = inquiry_answer, .down = inquiry_down, .tick = inquiry_tick};
+static const redis_conn_events discovery_events = {
+    .up = discovery_up, .answer = discovery_answer, .down = discovery_down, .tick = discovery_tick};
 
-int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_conns *conns, const redis_login *login)
+int simba__redis_discovery_init(redis_discovery *discovery, redis_conns *conns, const redis_login *login)
 {
-    const int rc = simba__redis_conn_init(&inquiry->conn, conns, &inquiry_events, inquiry);
-    inquiry->conn.login = login;
-    inquiry->first =
+    const int rc = simba__redis_conn_init(&discovery->conn, conns, &discovery_events, discovery);
+    discovery->conn.login = login;
+    discovery->first =
         (size_t)(conns->links.host->random(conns->links.host) % 1024); /* so that not every client asks the same one */
     return rc;
 }
 
-void simba__redis_inquiry_start(redis_inquiry *inquiry, const simba__endpoint *candidates, size_t count)
+void simba__redis_discovery_start(redis_discovery *discovery, const simba__endpoint *candidates, size_t count)
 {
-    redis_conn *conn = &inquiry->conn;
-    inquiry->running = true;
-    inquiry->candidates = candidates;
-    inquiry->count = count;
-    inquiry->asked = 0;
-    inquiry->most = count < MOST ? count : MOST;
-    inquiry->error = (simba_error){0};
-    conn->link.connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)inquiry->most;
-    ask_next(inquiry);
+    redis_conn *conn = &discovery->conn;
+    discovery->running = true;
+    discovery->candidates = candidates;
+    discovery->count = count;
+    discovery->asked = 0;
+    discovery->most = count < MOST ? count : MOST;
+    discovery->error = (simba_error){0};
+    conn->link.connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)discovery->most;
+    ask_next(discovery);
 }
 
-void simba__redis_inquiry_close(redis_inquiry *inquiry)
+void simba__redis_discovery_close(redis_discovery *discovery)
 {
-    inquiry->running = false;
-    simba__redis_conn_close(&inquiry->conn);
+    discovery->running = false;
+    simba__redis_conn_close(&discovery->conn);
 }
 
-void simba__redis_inquiry_fini(redis_inquiry *inquiry)
+void simba__redis_discovery_fini(redis_discovery *discovery)
 {
-    simba__redis_conn_fini(&inquiry->conn);
+    simba__redis_conn_fini(&discovery->conn);
 }

@@ -23,7 +23,7 @@ static const char prefix[] = "simba:{";
 typedef struct redis_channel {
     simba__node entry;  /* in the table */
     redis_node *node;   /* the server that has the mutex */
-    simba_topic *topic; /* NULL: the client does not watch it */
+    simba_watch *watch; /* NULL: the client does not watch it */
     simba__list_item idle, looks, due;
     redis_listener listener;
     const char *id; /* "": the news of the mutex */
@@ -163,8 +163,8 @@ static void put(const char *command, const redis_channel *channel)
 static void tell(redis_store *store, const redis_channel *channel, simba_push_kind kind)
 {
     const simba_push push = {.kind = kind};
-    if (channel->topic)
-        store->host->push(store->host, channel->topic, &push);
+    if (channel->watch)
+        store->host->push(store->host, channel->watch, &push);
     for (const redis_waiter *waiter = channel->listener.waiters; waiter; waiter = waiter->next)
         store->host->push_to(store->host, channel->mutex, waiter->nonce, &push);
 }
@@ -241,9 +241,9 @@ static void hear_message(redis_store *store, redis_channel *channel, bool news, 
         actions = simba__redis_listener_invited(l);
     else if (channel->id[0] && begins_with(text, "standby@@"))
         simba__redis_listener_standby(l, store->host->now(store->host), store->host->random(store->host));
-    else if (!channel->id[0] && channel->topic && news && noted && *noted == '\0')
+    else if (!channel->id[0] && channel->watch && news && noted && *noted == '\0')
         actions = REDIS_TELL_NOTED;
-    else if (!channel->id[0] && channel->topic &&
+    else if (!channel->id[0] && channel->watch &&
              (news ? released && *released == '\0' : begins_with(text, "acquired@@")))
         actions = REDIS_TELL_CHANGED;
     act(store, channel, actions);
@@ -403,7 +403,7 @@ void simba__redis_pushes_woken(redis_store *store)
     while (store->pushes.due.first) {
         redis_channel *channel = SIMBA__OF_ITEM(store->pushes.due.first, redis_channel, due);
         simba__list_remove(&channel->due);
-        act(store, channel, channel->topic ? REDIS_TELL_CHANGED : 0);
+        act(store, channel, channel->watch ? REDIS_TELL_CHANGED : 0);
     }
     send_all(store);
 }
@@ -480,13 +480,13 @@ void simba__redis_holds(redis_node *node)
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_watch(redis_store *store, simba_topic *topic)
+int simba__redis_watch(redis_store *store, simba_watch *watch)
 {
-    redis_channel *channel = make(store, topic->mutex, "");
+    redis_channel *channel = make(store, watch->mutex, "");
     if (!channel)
         return SIMBA_ENOMEM;
-    channel->topic = topic;
-    topic->backend_data = channel;
+    channel->watch = watch;
+    watch->backend_data = channel;
     simba__redis_listener_watch(&channel->listener);
     if (channel->listener.hearing == REDIS_HEARS)
         simba__list_append(&store->pushes.due, &channel->due);
@@ -495,11 +495,11 @@ int simba__redis_watch(redis_store *store, simba_topic *topic)
     return 0;
 }
 
-void simba__redis_unwatch(redis_store *store, simba_topic *topic)
+void simba__redis_unwatch(redis_store *store, simba_watch *watch)
 {
-    redis_channel *channel = topic->backend_data;
-    topic->backend_data = NULL;
-    channel->topic = NULL;
+    redis_channel *channel = watch->backend_data;
+    watch->backend_data = NULL;
+    channel->watch = NULL;
     simba__list_remove(&channel->due);
     simba__redis_listener_unwatch(&channel->listener, store->host->now(store->host));
     sort_in(store, channel);

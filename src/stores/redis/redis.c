@@ -456,14 +456,14 @@ static void redis_flush(void *instance)
     }
 }
 
-static int redis_watch(void *instance, simba_topic *topic)
+static int redis_watch(void *instance, simba_watch *watch)
 {
-    return simba__redis_watch(instance, topic);
+    return simba__redis_watch(instance, watch);
 }
 
-static void redis_unwatch(void *instance, simba_topic *topic)
+static void redis_unwatch(void *instance, simba_watch *watch)
 {
-    simba__redis_unwatch(instance, topic);
+    simba__redis_unwatch(instance, watch);
 }
 
 static void redis_woken(void *instance)

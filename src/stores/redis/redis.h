@@ -118,30 +118,30 @@ void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
 
 /* A question to several servers, one after the other, until one gives a usable answer. */
-typedef struct redis_inquiry redis_inquiry;
-struct redis_inquiry {
+typedef struct redis_discovery redis_discovery;
+struct redis_discovery {
     redis_conn conn;
     void *owner;
     const char *question[3]; /* a command of `words` words */
     size_t words;
     /* Take an answer. False: it is unusable, and `why` says why. */
-    bool (*take)(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size);
-    /* The inquiry is over. `error` is NULL if `take` has accepted an answer. */
-    void (*over)(redis_inquiry *inquiry, const simba_error *error);
+    bool (*take)(redis_discovery *discovery, const redisReply *reply, char *why, size_t size);
+    /* The discovery is over. `error` is NULL if `take` has accepted an answer. */
+    void (*over)(redis_discovery *discovery, const simba_error *error);
 
     bool running;
-    const simba__endpoint *candidates; /* the caller keeps them while the inquiry runs */
+    const simba__endpoint *candidates; /* the caller keeps them while the discovery runs */
     size_t count, first, asked;
     size_t most;       /* how many of them it asks this time */
     simba_local until; /* when it gives up on the current server */
     simba_error error;
 };
 
-int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_conns *conns, const redis_login *login);
+int simba__redis_discovery_init(redis_discovery *discovery, redis_conns *conns, const redis_login *login);
 /* `over` follows, now or later, at most one connect-timeout from now for all candidates together. */
-void simba__redis_inquiry_start(redis_inquiry *inquiry, const simba__endpoint *candidates, size_t count);
-void simba__redis_inquiry_close(redis_inquiry *inquiry);
-void simba__redis_inquiry_fini(redis_inquiry *inquiry);
+void simba__redis_discovery_start(redis_discovery *discovery, const simba__endpoint *candidates, size_t count);
+void simba__redis_discovery_close(redis_discovery *discovery);
+void simba__redis_discovery_fini(redis_discovery *discovery);
 
 /* --- reply.c ------------------------------------------------------------------------------------------ */
 
@@ -278,8 +278,8 @@ extern const redis_conn_events simba__redis_push_events;
 int simba__redis_pushes_init(redis_store *store);
 void simba__redis_pushes_close(redis_store *store);
 void simba__redis_pushes_fini(redis_store *store);
-int simba__redis_watch(redis_store *store, simba_topic *topic);
-void simba__redis_unwatch(redis_store *store, simba_topic *topic);
+int simba__redis_watch(redis_store *store, simba_watch *watch);
+void simba__redis_unwatch(redis_store *store, simba_watch *watch);
 /* An ACQUIRE that would queue is written: what it says of its hearing. */
 char simba__redis_hears(redis_store *store, const simba_request *request);
 /* It was refused. */

@@ -19,7 +19,7 @@ enum { OUTDATED_MS = 10000 };
 
 typedef struct redis_sentinel {
     redis_store *store;
-    redis_inquiry inquiry;
+    redis_discovery discovery;
     simba__endpoint master; /* what the sentinels answered last */
     simba__endpoint former; /* the master before that, as the listener heard */
     simba_local outdated;   /* until then, a sentinel that names `former` has not heard of the change */
@@ -49,12 +49,12 @@ static bool is_outdated(const redis_sentinel *sentinel, const simba__endpoint *n
 }
 
 /* The answer to SENTINEL get-master-addr-by-name. */
-static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
+static bool take_address(redis_discovery *discovery, const redisReply *reply, char *why, size_t size)
 {
-    redis_sentinel *sentinel = inquiry->owner;
+    redis_sentinel *sentinel = discovery->owner;
     simba__endpoint named = {0};
     if (reply->type == REDIS_REPLY_NIL) {
-        snprintf(why, size, "this sentinel does not know \"%.60s\"", sentinel->inquiry.question[2]);
+        snprintf(why, size, "this sentinel does not know \"%.60s\"", sentinel->discovery.question[2]);
         return false;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
@@ -79,14 +79,14 @@ static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const cha
     }
 }
 
-static void found(redis_inquiry *inquiry, const simba_error *error)
+static void found(redis_discovery *discovery, const simba_error *error)
 {
-    redis_sentinel *sentinel = inquiry->owner;
+    redis_sentinel *sentinel = discovery->owner;
     redis_node *node = sentinel->store->first;
     redis_conn *conns[] = {&node->commands, &node->pushes};
     for (size_t i = 0; i < 2; i++)
         if (!error)
-            lead_to_master(sentinel, conns[i], inquiry->conn.link.at.where);
+            lead_to_master(sentinel, conns[i], discovery->conn.link.at.where);
         else if (simba__link_seeks(&conns[i]->link))
             simba__link_fail(&conns[i]->link, error->code, "no sentinel knows a master: %s", error->text);
 }
@@ -94,16 +94,16 @@ static void found(redis_inquiry *inquiry, const simba_error *error)
 static void ask(redis_sentinel *sentinel)
 {
     const redis_options *options = &sentinel->store->options;
-    if (!sentinel->inquiry.running)
-        simba__redis_inquiry_start(&sentinel->inquiry, options->endpoints, options->endpoint_count);
+    if (!sentinel->discovery.running)
+        simba__redis_discovery_start(&sentinel->discovery, options->endpoints, options->endpoint_count);
 }
 
 static void find_master(redis_conn *conn)
 {
     const redis_node *node = conn->owner;
     redis_sentinel *sentinel = of(node->store);
-    if (conn->link.failures > 0 && !sentinel->inquiry.running)
-        sentinel->inquiry.first++; /* another sentinel may know better */
+    if (conn->link.failures > 0 && !sentinel->discovery.running)
+        sentinel->discovery.first++; /* another sentinel may know better */
     ask(sentinel);
     /* There is no time to ask the sentinels, which may be behind the same outage. If the master has changed, the
      * listener will hear it. */
@@ -123,7 +123,7 @@ static void on_up(redis_conn *conn)
 /* "SERVICE OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
 static void hear_switch(redis_sentinel *sentinel, const char *text)
 {
-    const char *service = sentinel->inquiry.question[2];
+    const char *service = sentinel->discovery.question[2];
     const size_t length = strlen(service);
     char old_host[256];
     char old_port[8];
@@ -175,19 +175,19 @@ static int sentinel_init(redis_store *store)
         return SIMBA_ENOMEM;
     store->topology_data = sentinel;
     sentinel->store = store;
-    int rc = simba__redis_inquiry_init(&sentinel->inquiry, &store->conns, &options->sentinel_login);
+    int rc = simba__redis_discovery_init(&sentinel->discovery, &store->conns, &options->sentinel_login);
     if (rc == 0)
         rc = simba__redis_conn_init(&sentinel->listener, &store->conns, &listener_events, sentinel);
     if (rc < 0)
         return rc;
-    sentinel->inquiry.owner = sentinel;
-    sentinel->inquiry.question[0] = "SENTINEL";
-    sentinel->inquiry.question[1] = "get-master-addr-by-name";
-    sentinel->inquiry.question[2] = options->service;
-    sentinel->inquiry.words = 3;
-    sentinel->inquiry.take = take_address;
-    sentinel->inquiry.over = found;
-    sentinel->listens_to = sentinel->inquiry.first % options->endpoint_count;
+    sentinel->discovery.owner = sentinel;
+    sentinel->discovery.question[0] = "SENTINEL";
+    sentinel->discovery.question[1] = "get-master-addr-by-name";
+    sentinel->discovery.question[2] = options->service;
+    sentinel->discovery.words = 3;
+    sentinel->discovery.take = take_address;
+    sentinel->discovery.over = found;
+    sentinel->listens_to = sentinel->discovery.first % options->endpoint_count;
     sentinel->listener.listens = true;
     sentinel->listener.login = &options->sentinel_login;
     sentinel->listener.link.at = options->endpoints[sentinel->listens_to];
@@ -210,7 +210,7 @@ static redis_node *sentinel_route(redis_store *store, const char *mutex)
 
 static void sentinel_close(redis_store *store)
 {
-    simba__redis_inquiry_close(&of(store)->inquiry);
+    simba__redis_discovery_close(&of(store)->discovery);
     simba__redis_conn_close(&of(store)->listener);
 }
 
@@ -219,7 +219,7 @@ static void sentinel_fini(redis_store *store)
     redis_sentinel *sentinel = of(store);
     if (!sentinel)
         return;
-    simba__redis_inquiry_fini(&sentinel->inquiry);
+    simba__redis_discovery_fini(&sentinel->discovery);
     simba__redis_conn_fini(&sentinel->listener);
     simba__free(sentinel);
 }

@@ -78,7 +78,7 @@ void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled 
 {
     if (polled->level == SIMBA__SQL_LEVEL_BACKUP || began < polled->hastened_at)
         return;
-    if (polling->pace == SIMBA__SQL_RARELY && !polled->topic->observed && answered && began > polling->pace_since)
+    if (polling->pace == SIMBA__SQL_RARELY && !polled->watch->observed && answered && began > polling->pace_since)
         move(polling, polled, SIMBA__SQL_LEVEL_BACKUP, now);
     else if (++polled->polls >= POLLS_PER_LEVEL && polled->level < SIMBA__SQL_LEVEL_BACKUP - 1)
         move(polling, polled, polled->level + 1, now);
@@ -106,16 +106,16 @@ void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pa
 
 static bool has_name(const simba__node *node, const void *mutex)
 {
-    return strcmp(SIMBA__OF_NODE(node, simba__sql_polled, node)->topic->mutex, mutex) == 0;
+    return strcmp(SIMBA__OF_NODE(node, simba__sql_polled, node)->watch->mutex, mutex) == 0;
 }
 
-simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_topic *topic, simba_local now)
+simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_watch *watch, simba_local now)
 {
     simba__sql_polled *polled = simba__table_reserve(&polling->mutexes) ? simba__calloc(1, sizeof *polled) : NULL;
     if (!polled)
         return NULL;
-    polled->topic = topic;
-    simba__table_add(&polling->mutexes, &polled->node, simba__hash(topic->mutex));
+    polled->watch = watch;
+    simba__table_add(&polling->mutexes, &polled->node, simba__hash(watch->mutex));
     move(polling, polled, 0, now);
     polling->due[0] = now;
     return polled;

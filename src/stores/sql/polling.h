@@ -40,7 +40,7 @@ struct simba__sql_polled {
     simba__list_item of_level;
     simba__list_item asked;  /* the caller's: it is to be polled, or is being polled */
     bool is_asked, is_found; /* the caller's: it is being polled; and the row was there */
-    simba_topic *topic;
+    simba_watch *watch;
     unsigned level, polls, lost;
     bool told; /* the members below were told */
     bool is_free;
@@ -66,7 +66,7 @@ void simba__sql_polling_init(simba__sql_polling *polling, uint64_t seed);
 void simba__sql_polling_fini(simba__sql_polling *polling);
 
 /* The mutex is due at once. NULL: out of memory. */
-simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_topic *topic, simba_local now);
+simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_watch *watch, simba_local now);
 void simba__sql_polling_remove(simba__sql_polling *polling, simba__sql_polled *polled);
 simba__sql_polled *simba__sql_polling_find(const simba__sql_polling *polling, const char *mutex);
 

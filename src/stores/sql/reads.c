@@ -30,9 +30,9 @@ void simba__sql_saw(simba__sql_store *store, simba__sql_row *row, const simba_re
         return;
     polled->is_found = true;
     if (simba__sql_polled_read(&store->polling, polled, reply, row->version, began, now, &push))
-        store->host->push(store->host, polled->topic, &push);
+        store->host->push(store->host, polled->watch, &push);
     if (!row->flaw && simba__sql_polled_read_note(polled, row->row.note_token, row->row.note_number))
-        store->host->push(store->host, polled->topic, &(simba_push){.kind = SIMBA_PUSH_NOTED});
+        store->host->push(store->host, polled->watch, &(simba_push){.kind = SIMBA_PUSH_NOTED});
 }
 
 /* --- READ and polls ------------------------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ static void end_polls(simba__sql_store *store, bool is_answered)
             break; /* the next ask is about the others */
         simba__list_remove(&polled->asked);
         if (is_answered && !polled->is_found) { /* there is no such row */
-            simba__sql_row row = {.mutex = polled->topic->mutex};
+            simba__sql_row row = {.mutex = polled->watch->mutex};
             simba__sql_row_clear(&row, own_clock_ms(store));
             const simba_reply shown = simba__sql_row_read(&row);
             simba__sql_saw(store, &row, &shown, store->began_tick, now);
@@ -363,7 +363,7 @@ static bool begin_reads(simba__sql_store *store, simba__sql_session *session, si
         polled->is_found = false;
         polled->is_asked = count < session->table.rows_max;
         if (polled->is_asked)
-            store->names[count++] = polled->topic->mutex;
+            store->names[count++] = polled->watch->mutex;
     }
     if (count == 0)
         return false;

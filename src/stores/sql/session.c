@@ -10,8 +10,8 @@
 #define LONGEST_PAUSE_MS 500
 /* A session that nobody waits for may be about to answer. Giving it up makes a slow server slower. */
 #define GRACE_NS (250 * SIMBA__NS_PER_MS)
-#define PATIENCE_NS (4000 * SIMBA__NS_PER_MS) /* if no request waits: with polls, a rollback */
-#define LOOK_NS (2000 * SIMBA__NS_PER_MS)     /* with each statement of schema.c before the session is ready */
+#define TIMEOUT_NS (4000 * SIMBA__NS_PER_MS) /* if no request waits: with polls, a rollback */
+#define LOOK_NS (2000 * SIMBA__NS_PER_MS)    /* with each statement of schema.c before the session is ready */
 
 static const simba__sql_dialect *dialect_of(const simba__sql_session *session)
 {
@@ -98,7 +98,7 @@ static void look(simba__sql_session *session, bool begins, const simba__sql_fail
         if (opens) {
             session->wanted = 0;
             session->overdue.ns = now_of(session).ns + LOOK_NS;
-            simba__sql_be_patient(session->store, session->overdue);
+            simba__sql_arm_timeout(session->store, session->overdue);
         }
         session->looking = (simba__sql_ask){.kind = SIMBA__SQL_TEXT, .text = text};
         dialect_of(session)->ask(session->conn, &session->looking);
@@ -150,9 +150,9 @@ static void begin(simba__sql_session *session, simba__sql_state state, size_t wa
     session->asked_at = now_of(session);
     session->wanted = wanted;
     session->has_rows = false;
-    session->overdue.ns = wanted > 0 ? INT64_MAX : session->asked_at.ns + PATIENCE_NS;
+    session->overdue.ns = wanted > 0 ? INT64_MAX : session->asked_at.ns + TIMEOUT_NS;
     if (wanted == 0)
-        simba__sql_be_patient(session->store, session->overdue);
+        simba__sql_arm_timeout(session->store, session->overdue);
 }
 
 void simba__sql_session_ask(simba__sql_session *session, const simba__sql_ask *ask, size_t wanted,
@@ -261,5 +261,5 @@ void simba__sql_session_expired(simba__sql_session *session)
     if (session->wanted == 0 || --session->wanted > 0)
         return;
     session->overdue.ns = now_of(session).ns + GRACE_NS;
-    simba__sql_be_patient(session->store, session->overdue);
+    simba__sql_arm_timeout(session->store, session->overdue);
 }

@@ -13,7 +13,7 @@
  * missing: for an acquire the batch rolls back, makes the row by itself, and begins again.
  * Before packet 2 nothing has changed: a failure up to there is repeated once, unseen. After it the outcome is not known; the nonce
  * answers the next acquire. Until packet 2 is over the rows are locked, so whoever asks later sees its outcome. A client that
- * stops between the packets loses its transaction when the server's patience ends, after a second at most.
+ * stops between the packets loses its transaction when the server's timeout is over, after a second at most.
  *
  *   ACQUIRE         free: version = greatest(version, floor) + 1, nonce, times. Own nonce: extend. Otherwise refused; on PostgreSQL
  *                   a waiter's row is written, if the contender queues.
@@ -368,7 +368,7 @@ struct simba__sql_store {
     simba__sql_list aside;    /* their rows are locked */
     simba_timer again;        /* when to take some of those up */
     simba_timer poll;
-    simba_timer patience; /* with sessions */
+    simba_timer timeout; /* with sessions */
     simba__sql_batch batch;
     simba__sql_polling polling;
     simba__sql_grants grants;
@@ -391,8 +391,8 @@ int simba__sql_init(simba__sql_store *store, simba_host *host, const simba__sql_
 void simba__sql_submit(void *instance, simba_request *request);
 void simba__sql_expire(void *instance, simba_request *request);
 void simba__sql_flush(void *instance); /* and `woken` */
-int simba__sql_watch(void *instance, simba_topic *topic);
-void simba__sql_unwatch(void *instance, simba_topic *topic);
+int simba__sql_watch(void *instance, simba_watch *watch);
+void simba__sql_unwatch(void *instance, simba_watch *watch);
 void simba__sql_close(void *instance);
 void simba__sql_fini(simba__sql_store *store);
 /* The functions of a table that are the same for every SQL store. */
@@ -414,6 +414,6 @@ void simba__sql_go_on(simba__sql_store *store);
 /* A session has become ready or idle, or could not be opened. */
 void simba__sql_settled(simba__sql_session *session);
 /* The timer fires at `at` at the latest. */
-void simba__sql_be_patient(simba__sql_store *store, simba_local at);
+void simba__sql_arm_timeout(simba__sql_store *store, simba_local at);
 
 #endif

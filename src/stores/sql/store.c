@@ -180,9 +180,9 @@ void simba__sql_expire(void *instance, simba_request *request)
         drop_if_silent(&store->writer, now);
 }
 
-static void on_patience(simba_timer *timer, simba_local now)
+static void on_timeout(simba_timer *timer, simba_local now)
 {
-    simba__sql_store *store = SIMBA__OF_NODE(timer, simba__sql_store, patience);
+    simba__sql_store *store = SIMBA__OF_NODE(timer, simba__sql_store, timeout);
     simba__sql_session *const sessions[] = {&store->writer, &store->reader};
     int64_t next_ns = INT64_MAX;
     for (size_t i = 0; i < 2; i++) {
@@ -196,14 +196,14 @@ static void on_patience(simba_timer *timer, simba_local now)
             next_ns = simba__min64(next_ns, session->overdue.ns);
     }
     if (next_ns != INT64_MAX)
-        simba__sql_be_patient(store, (simba_local){next_ns});
+        simba__sql_arm_timeout(store, (simba_local){next_ns});
 }
 
 /* The timer is never put off, only brought forward: when it fires, the store finds what is left to do. */
-void simba__sql_be_patient(simba__sql_store *store, simba_local at)
+void simba__sql_arm_timeout(simba__sql_store *store, simba_local at)
 {
-    if (store->patience.index == 0 || at.ns < store->patience.at.ns)
-        store->host->timer_set(store->host, &store->patience, at);
+    if (store->timeout.index == 0 || at.ns < store->timeout.at.ns)
+        store->host->timer_set(store->host, &store->timeout, at);
 }
 
 /* --- sessions ------------------------------------------------------------------------------------------------- */
@@ -348,22 +348,22 @@ static void on_poll(simba_timer *timer, simba_local now)
     simba__sql_go_on(SIMBA__OF_NODE(timer, simba__sql_store, poll));
 }
 
-int simba__sql_watch(void *instance, simba_topic *topic)
+int simba__sql_watch(void *instance, simba_watch *watch)
 {
     simba__sql_store *store = instance;
-    simba__sql_polled *polled = simba__sql_polling_add(&store->polling, topic, store->host->now(store->host));
+    simba__sql_polled *polled = simba__sql_polling_add(&store->polling, watch, store->host->now(store->host));
     if (!polled)
         return SIMBA_ENOMEM;
-    topic->backend_data = polled;
+    watch->backend_data = polled;
     store->host->wake(store->host);
     return 0;
 }
 
-void simba__sql_unwatch(void *instance, simba_topic *topic)
+void simba__sql_unwatch(void *instance, simba_watch *watch)
 {
     simba__sql_store *store = instance;
-    simba__sql_polling_remove(&store->polling, topic->backend_data);
-    topic->backend_data = NULL;
+    simba__sql_polling_remove(&store->polling, watch->backend_data);
+    watch->backend_data = NULL;
 }
 
 static void session_init(simba__sql_session *session, simba__sql_store *store, void *conn)
@@ -382,14 +382,14 @@ int simba__sql_init(simba__sql_store *store, simba_host *host, const simba__sql_
     store->place = place;
     store->again.fire = on_again;
     store->poll.fire = on_poll;
-    store->patience.fire = on_patience;
+    store->timeout.fire = on_timeout;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         list_init(lists[i]);
     session_init(&store->writer, store, writer);
     session_init(&store->reader, store, reader);
     simba__sql_polling_init(&store->polling, host->random(host));
     if (host->timer_add(host, &store->again) < 0 || host->timer_add(host, &store->poll) < 0 ||
-        host->timer_add(host, &store->patience) < 0 || simba__sql_waiting_init(store) < 0)
+        host->timer_add(host, &store->timeout) < 0 || simba__sql_waiting_init(store) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
     return 0;
 }
@@ -398,7 +398,7 @@ void simba__sql_close(void *instance)
 {
     simba__sql_store *store = instance;
     const simba__sql_failure why = closing(store);
-    simba_timer *const timers[] = {&store->again, &store->poll, &store->patience, &store->waiting.timer};
+    simba_timer *const timers[] = {&store->again, &store->poll, &store->timeout, &store->waiting.timer};
     store->life = SIMBA__SQL_CLOSING;
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
         store->host->timer_clear(store->host, timers[i]);

@@ -371,11 +371,11 @@ void simba__sql_waiting_heard(simba__sql_store *store, const char *payload)
         if (hearing == SIMBA__SQL_TESTS)
             pass_test(store);
     } else if (polled && kind == '1') {
-        store->host->push(store->host, polled->topic, &(simba_push){.kind = SIMBA_PUSH_RELEASED});
+        store->host->push(store->host, polled->watch, &(simba_push){.kind = SIMBA_PUSH_RELEASED});
     } else if (polled && (kind == '2' || kind == '3')) {
         simba__sql_polled_hasten(&store->polling, polled, (unsigned)(kind - '1'), now_of(store));
         store->host->wake(store->host);
     } else if (polled && kind == '4') {
-        store->host->push(store->host, polled->topic, &(simba_push){.kind = SIMBA_PUSH_NOTED});
+        store->host->push(store->host, polled->watch, &(simba_push){.kind = SIMBA_PUSH_NOTED});
     }
 }

@@ -131,7 +131,7 @@ static const char lock_sql[] =
     "nonce INTEGER PRIMARY KEY," /* of the contender; an observer draws one */
     "mutex TEXT NOT NULL,"
     "what TEXT NOT NULL,"     /* 'o' observes, 'r' was revoked, 'w' waits */
-    "since INTEGER NOT NULL," /* its place in the line, in time */
+    "since INTEGER NOT NULL," /* its place in the queue, in time */
     "id TEXT NOT NULL,"
     "socket TEXT NOT NULL,"     /* of its client */
     "until INTEGER NOT NULL,"   /* from then on it is an orphan, in ns on the boot-time clock */
@@ -505,7 +505,7 @@ int simba__sqlite_db_upgrade(simba__sqlite_db *db, int64_t now_ns, simba_error *
     return simba__sqlite_db_refresh(db, &opened, err);
 }
 
-/* --- patience ------------------------------------------------------------------------------------- */
+/* --- timeouts ------------------------------------------------------------------------------------- */
 
 void simba__sqlite_busy_init(simba__sqlite_busy *busy, simba_host *host)
 {

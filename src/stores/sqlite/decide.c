@@ -52,28 +52,28 @@ static void read_name(sqlite3_stmt *statement, int column, char ret_name[SIMBA__
         memcpy(ret_name, text, length + 1);
 }
 
-/* Ring that client after the commit. If there is no memory to remember it, the client looks by itself within a second. */
-static void ring_later(batch *b, const char *socket)
+/* Notify that client after the commit. If there is no memory to remember it, the client looks by itself within a second. */
+static void notify_later(batch *b, const char *socket)
 {
-    for (size_t i = 0; i < b->ring_count; i++)
-        if (strcmp(b->rings[i], socket) == 0)
+    for (size_t i = 0; i < b->notify_count; i++)
+        if (strcmp(b->notify[i], socket) == 0)
             return;
-    if (b->ring_count == b->ring_capacity) {
-        const size_t capacity = b->ring_capacity ? 2 * b->ring_capacity : 16;
-        void *rings = simba__realloc(b->rings, capacity * sizeof *b->rings);
-        if (!rings)
+    if (b->notify_count == b->notify_capacity) {
+        const size_t capacity = b->notify_capacity ? 2 * b->notify_capacity : 16;
+        void *grown = simba__realloc(b->notify, capacity * sizeof *b->notify);
+        if (!grown)
             return;
-        b->rings = rings;
-        b->ring_capacity = capacity;
+        b->notify = grown;
+        b->notify_capacity = capacity;
     }
-    memcpy(b->rings[b->ring_count++], socket, sizeof *b->rings);
+    memcpy(b->notify[b->notify_count++], socket, sizeof *b->notify);
 }
 
-/* The mutex has changed: call all that observe it. If it is `freed`, call the first contender in line that lives, and reserve
+/* The mutex has changed: call all that observe it. If it is `freed`, call the first contender in the queue that lives, and reserve
  * the mutex for it. *ret_any: there were rows. */
-static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, simba_error *err)
+static int call_queue(batch *b, const char *mutex, lock *freed, bool *ret_any, simba_error *err)
 {
-    sqlite3_stmt *line = b->db.statements[SIMBA__SQLITE_LINE];
+    sqlite3_stmt *queue = b->db.statements[SIMBA__SQLITE_QUEUE];
     char socket[SIMBA__SQLITE_NAME_SIZE];
     bool observed = false;
     int code = 0;
@@ -83,35 +83,35 @@ static int call_line(batch *b, const char *mutex, lock *freed, bool *ret_any, si
         freed->next_until_ns = 0;
     }
     *ret_any = false;
-    sqlite3_bind_text(line, 1, mutex, -1, SQLITE_STATIC);
-    while (code == 0 && (rc = sqlite3_step(line)) == SQLITE_ROW) {
-        const char *what = (const char *)sqlite3_column_text(line, 0);
-        const uint64_t nonce = (uint64_t)sqlite3_column_int64(line, 1);
-        read_name(line, 2, socket);
+    sqlite3_bind_text(queue, 1, mutex, -1, SQLITE_STATIC);
+    while (code == 0 && (rc = sqlite3_step(queue)) == SQLITE_ROW) {
+        const char *what = (const char *)sqlite3_column_text(queue, 0);
+        const uint64_t nonce = (uint64_t)sqlite3_column_int64(queue, 1);
+        read_name(queue, 2, socket);
         *ret_any = true;
         if (what && *what == 'o') {
             observed = true;
-            ring_later(b, socket);
+            notify_later(b, socket);
             continue;
         }
         if (!freed)
             break;
         const simba__sqlite_life life = simba__sqlite_wake_probe(&b->wake, socket);
-        if (sqlite3_column_int64(line, 3) <= b->now.ns) {
+        if (sqlite3_column_int64(queue, 3) <= b->now.ns) {
             code = leave(b, nonce, err);
         } else if (life == SIMBA__SQLITE_DEAD) {
             code = bury(b, socket, err);
         } else if (life == SIMBA__SQLITE_ALIVE && what && *what == 'w') {
             freed->next_nonce = nonce;
             freed->next_until_ns = b->now.ns + RESERVE_NS;
-            ring_later(b, socket);
+            notify_later(b, socket);
             code = mark(b, SIMBA__SQLITE_CALL, nonce, b->now.ns, err);
             break;
         }
     }
     if (code == 0 && rc != SQLITE_ROW && rc != SQLITE_DONE)
         code = simba__sqlite_db_fail(&b->db, rc, err);
-    sqlite3_reset(line);
+    sqlite3_reset(queue);
     if (code < 0 || !observed)
         return code;
     sqlite3_bind_text(b->db.statements[SIMBA__SQLITE_CALL_OBSERVERS], 1, mutex, -1, SQLITE_STATIC);
@@ -141,8 +141,8 @@ static int enter(batch *b, const waiter *w, simba_error *err)
 }
 
 /* BEFORE, PLACE: ask about the place of a contender. False: there is no row, or *ret_code says what is wrong. */
-static bool ask_line(batch *b, simba__sqlite_statement which, const simba_request *request, int *ret_code,
-                     simba_error *err)
+static bool ask_queue(batch *b, simba__sqlite_statement which, const simba_request *request, int *ret_code,
+                      simba_error *err)
 {
     sqlite3_bind_text(b->db.statements[which], 1, request->mutex, -1, SQLITE_STATIC);
     sqlite3_bind_int64(b->db.statements[which], 2, (int64_t)request->nonce);
@@ -167,14 +167,14 @@ static int wait_in_line(batch *b, simba_request *request, const lock *l, size_t 
     b->entered = true;
     for (bool dead = true; dead && code == 0;) {
         char socket[SIMBA__SQLITE_NAME_SIZE] = "";
-        if (ask_line(b, SIMBA__SQLITE_BEFORE, request, &code, err))
+        if (ask_queue(b, SIMBA__SQLITE_BEFORE, request, &code, err))
             read_name(b->db.statements[SIMBA__SQLITE_BEFORE], 0, socket);
         sqlite3_reset(b->db.statements[SIMBA__SQLITE_BEFORE]);
         dead = code == 0 && simba__sqlite_wake_probe(&b->wake, socket) == SIMBA__SQLITE_DEAD;
         if (dead)
             code = bury(b, socket, err);
     }
-    if (code == 0 && ask_line(b, SIMBA__SQLITE_PLACE, request, &code, err))
+    if (code == 0 && ask_queue(b, SIMBA__SQLITE_PLACE, request, &code, err))
         request->reply.place = sqlite3_column_int64(b->db.statements[SIMBA__SQLITE_PLACE], 0);
     sqlite3_reset(b->db.statements[SIMBA__SQLITE_PLACE]);
     return code;
@@ -213,7 +213,7 @@ static int acquire(batch *b, simba_request *request, lock *l, size_t index, simb
         l->next_nonce = 0;
         l->next_until_ns = 0;
         if (code == 0)
-            code = call_line(b, request->mutex, NULL, &any, err);
+            code = call_queue(b, request->mutex, NULL, &any, err);
         if (code == 0 && any)
             code = leave(b, request->nonce, err);
     }
@@ -231,7 +231,7 @@ static int release(batch *b, simba_request *request, lock *l, simba_error *err)
         freed = l->exists && l->next_nonce == request->nonce && simba__row_is_free(&l->row, b->now);
     }
     if (code == 0 && freed)
-        code = call_line(b, request->mutex, l, &any, err);
+        code = call_queue(b, request->mutex, l, &any, err);
     return code < 0 || !freed ? code : simba__sqlite_lock_store(&b->db, request->mutex, l, err);
 }
 
@@ -244,7 +244,7 @@ static int force(batch *b, simba_request *request, lock *l, simba_error *err)
     memcpy(socket, l->socket, sizeof socket);
     if (!simba__row_apply(&l->row, b->now, request))
         return 0;
-    int code = call_line(b, request->mutex, l, &any, err);
+    int code = call_queue(b, request->mutex, l, &any, err);
     if (code == 0 && simba__sqlite_wake_probe(&b->wake, socket) == SIMBA__SQLITE_ALIVE) {
         const waiter owner = {.what = "r",
                               .mutex = request->mutex,
@@ -255,7 +255,7 @@ static int force(batch *b, simba_request *request, lock *l, simba_error *err)
                               .until_ns = simba__sat_add(before.until_ns, ORPHAN_NS),
                               .called_ns = b->now.ns};
         code = enter(b, &owner, err);
-        ring_later(b, socket);
+        notify_later(b, socket);
     }
     return code < 0 ? code : simba__sqlite_lock_store(&b->db, request->mutex, l, err);
 }
@@ -276,7 +276,7 @@ static int change_note(batch *b, simba_request *request, lock *l, simba_error *e
     int code = simba__sqlite_note_load(&b->db, request->mutex, &l->row, NULL, err);
     if (code < 0 || !simba__row_apply(&l->row, b->now, request))
         return code;
-    code = call_line(b, request->mutex, NULL, &any, err);
+    code = call_queue(b, request->mutex, NULL, &any, err);
     if (code < 0)
         return code;
     return request->op == SIMBA_OP_FORGET ? simba__sqlite_note_forget(&b->db, request->mutex, l->row.token, err)
@@ -493,7 +493,7 @@ static int write_watches(batch *b)
 
 static int write_all(batch *b)
 {
-    b->ring_count = 0;
+    b->notify_count = 0;
     int rc = begin(b, true);
     if (rc < 0)
         return rc;
@@ -509,8 +509,8 @@ static int write_all(batch *b)
     finish(b, SIMBA__SQLITE_WRITES);
     b->watched = true;
     b->sweep = false;
-    for (size_t i = 0; i < b->ring_count; i++) /* never before the commit: whoever is woken has to find the change */
-        simba__sqlite_wake_ring(&b->wake, b->rings[i]);
+    for (size_t i = 0; i < b->notify_count; i++) /* never before the commit: whoever is woken has to find the change */
+        simba__sqlite_wake_notify(&b->wake, b->notify[i]);
     return 0;
 }
 

@@ -7,7 +7,7 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-/* In the order of SIMBA__SQLITE_COLUMNS; those of a LIST go on with the name, the note and the line. */
+/* In the order of SIMBA__SQLITE_COLUMNS; those of a LIST go on with the name, the note and the queue. */
 enum {
     C_ACQUIRED_AT,
     C_TTL_AT,

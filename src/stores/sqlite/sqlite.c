@@ -16,7 +16,7 @@
  *
  * Who wakes whom: the row is the message. To call somebody is to write the time into its row; after the commit its client gets a
  * datagram, which only says "look" (wake.c). A client that looks reads those of its rows that were called since it looked last,
- * and pushes RELEASED to the waiter, CHANGED to the owner or the observer. Enter the line, take, release and be called are each
+ * and pushes RELEASED to the waiter, CHANGED to the owner or the observer. Enter the queue, take, release and be called are each
  * one transaction that excludes all others. So either a refusal comes first, and the release finds the row; or the release comes
  * first, and the acquire finds a free mutex. What a lost datagram or a killed process leaves undone is found by a look a
  * second: a waiter asks when its mutex is free and reserved for nobody any more.
@@ -36,9 +36,9 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define OPEN_PATIENCE_NS (5000 * SIMBA__NS_PER_MS)
-#define LOOK_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
-#define CLOSE_PATIENCE_NS (100 * SIMBA__NS_PER_MS)
+#define OPEN_TIMEOUT_NS (5000 * SIMBA__NS_PER_MS)
+#define LOOK_TIMEOUT_NS (4000 * SIMBA__NS_PER_MS)
+#define CLOSE_TIMEOUT_NS (100 * SIMBA__NS_PER_MS)
 #define LOOK_NS (1000 * SIMBA__NS_PER_MS) /* how often to look if there is nothing to be heard */
 #define LOOK_UNHEARD_NS (250 * SIMBA__NS_PER_MS)
 #define WINDOW 1024    /* a batch has at most three times as many requests: other processes want to write too */
@@ -191,20 +191,20 @@ static void start(sqlite_store *self)
     if (self->running || self->closing || !has_work)
         return;
     size_t count = 0;
-    bool rings = self->watch != NULL;
+    bool needs_socket = self->watch != NULL;
     for (const simba_request *r = self->submitted; r; r = r->next) {
         count++;
-        rings |= r->op == SIMBA_OP_EXAMINE ||
-                 (simba__sqlite_part_of(r->op) == SIMBA__SQLITE_WRITES && r->op != SIMBA_OP_RENEW);
+        needs_socket |= r->op == SIMBA_OP_EXAMINE ||
+                        (simba__sqlite_part_of(r->op) == SIMBA__SQLITE_WRITES && r->op != SIMBA_OP_RENEW);
     }
     if (!reserve(batch, count)) {
         fail_submitted(self, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    if (rings)
+    if (needs_socket)
         make_socket(self);
     /* It lasts until the last of its requests is over. A look alone is repeated after a while. */
-    self->batch_until = (simba_local){count > 0 ? 0 : self->host->now(self->host).ns + LOOK_PATIENCE_NS};
+    self->batch_until = (simba_local){count > 0 ? 0 : self->host->now(self->host).ns + LOOK_TIMEOUT_NS};
     for (simba_request *r = self->submitted; r; r = r->next) {
         simba__sqlite_item *item = &batch->items[batch->count++];
         *item = (simba__sqlite_item){.ask = *r, .request = r};
@@ -395,7 +395,7 @@ static void tell_news(sqlite_store *self)
         }
         simba__node *node = simba__table_find(&self->watches, news->nonce, has_nonce, &news->nonce);
         if (node)
-            self->host->push(self->host, SIMBA__OF_NODE(node, simba__sqlite_watch, node)->topic, &changed);
+            self->host->push(self->host, SIMBA__OF_NODE(node, simba__sqlite_watch, node)->shown, &changed);
     }
 }
 
@@ -415,13 +415,13 @@ static void settle_watches(sqlite_store *self)
     }
     for (simba__sqlite_watch *w = batch->watch, *next; w; w = next) {
         next = w->next;
-        simba__sqlite_watch **list = !w->topic ? &self->unwatch : &self->watch;
+        simba__sqlite_watch **list = !w->shown ? &self->unwatch : &self->watch;
         w->state = batch->watched ? SIMBA__SQLITE_WRITTEN : SIMBA__SQLITE_NEW;
-        if (!w->topic || !batch->watched) {
+        if (!w->shown || !batch->watched) {
             w->next = *list;
             *list = w;
         } else {
-            self->host->push(self->host, w->topic, &changed);
+            self->host->push(self->host, w->shown, &changed);
         }
     }
 }
@@ -467,28 +467,28 @@ static void done(simba_job *job)
 
 /* --- watching ------------------------------------------------------------------------------------------- */
 
-static int sqlite_watch(void *instance, simba_topic *topic)
+static int sqlite_watch(void *instance, simba_watch *shown)
 {
     sqlite_store *self = instance;
-    const size_t size = strlen(topic->mutex) + 1;
+    const size_t size = strlen(shown->mutex) + 1;
     simba__sqlite_watch *watch = simba__table_reserve(&self->watches) ? simba__malloc(sizeof *watch + size) : NULL;
     if (!watch)
         return SIMBA_ENOMEM;
-    *watch = (simba__sqlite_watch){.topic = topic, .nonce = self->host->random(self->host), .next = self->watch};
-    memcpy(watch->mutex, topic->mutex, size);
-    topic->backend_data = watch;
+    *watch = (simba__sqlite_watch){.shown = shown, .nonce = self->host->random(self->host), .next = self->watch};
+    memcpy(watch->mutex, shown->mutex, size);
+    shown->backend_data = watch;
     simba__table_add(&self->watches, &watch->node, watch->nonce);
     self->watch = watch;
     self->host->wake(self->host);
     return 0;
 }
 
-static void sqlite_unwatch(void *instance, simba_topic *topic)
+static void sqlite_unwatch(void *instance, simba_watch *shown)
 {
     sqlite_store *self = instance;
-    simba__sqlite_watch *watch = topic->backend_data;
-    topic->backend_data = NULL;
-    watch->topic = NULL;
+    simba__sqlite_watch *watch = shown->backend_data;
+    shown->backend_data = NULL;
+    watch->shown = NULL;
     simba__table_remove(&self->watches, &watch->node);
     if (watch->state == SIMBA__SQLITE_TAKEN)
         return; /* the batch has it */
@@ -528,7 +528,7 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     if (rc == 0)
         rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
     if (rc == 0) {
-        simba__sqlite_busy_set(&batch->db.busy, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
+        simba__sqlite_busy_set(&batch->db.busy, (simba_local){host->now(host).ns + OPEN_TIMEOUT_NS});
         rc = simba__sqlite_db_refresh(&batch->db, &opened, err);
     }
     if (rc == 0 && host->timer_add(host, &self->timer) < 0)
@@ -563,7 +563,7 @@ static void sqlite_fini(void *instance)
     bool keep = false;
     if (self->has_rows) {
         atomic_store(&batch->db.busy.over, false);
-        simba__sqlite_busy_set(&batch->db.busy, (simba_local){self->host->now(self->host).ns + CLOSE_PATIENCE_NS});
+        simba__sqlite_busy_set(&batch->db.busy, (simba_local){self->host->now(self->host).ns + CLOSE_TIMEOUT_NS});
         keep = simba__sqlite_batch_leave(batch) < 0;
     }
     simba__sqlite_wake_close(&batch->wake, 0, keep);
@@ -578,7 +578,7 @@ static void sqlite_fini(void *instance)
     free_watches(self->unwatch);
     simba__table_fini(&self->watches);
     simba__free(batch->items);
-    simba__free(batch->rings);
+    simba__free(batch->notify);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};

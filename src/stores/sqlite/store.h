@@ -42,7 +42,7 @@ int simba__sqlite_share_apply(const simba__sqlite_share *share, const char *path
 /* What apply would change: SIMBA_EPERM, which names the first such file. */
 int simba__sqlite_share_verify(const simba__sqlite_share *share, const char *path, simba_error *err);
 
-/* --- db.c: patience ----------------------------------------------------------------------------------- */
+/* --- db.c: timeouts ----------------------------------------------------------------------------------- */
 
 /* How long to wait for the locks of other processes. The job waits; the client's thread ends that. */
 typedef struct simba__sqlite_busy {
@@ -96,7 +96,7 @@ typedef struct simba__sqlite_wake {
     char folder[PATH_MAX + 8];
     int folder_fd; /* all -1: there is no socket */
     int fd;        /* bound to `name`; others send here */
-    int ringer;    /* sends to others */
+    int sender;    /* sends to others */
     dev_t device;
     ino_t inode;
     char name[SIMBA__SQLITE_NAME_SIZE]; /* names this client in rows; without a socket it begins with '-' */
@@ -114,7 +114,7 @@ void simba__sqlite_wake_close(simba__sqlite_wake *wake, uint64_t random, bool ke
 bool simba__sqlite_wake_is_current(const simba__sqlite_wake *wake);
 /* Does the process of this name live? MUTE: it may, but cannot be reached. */
 simba__sqlite_life simba__sqlite_wake_probe(const simba__sqlite_wake *wake, const char *name);
-void simba__sqlite_wake_ring(const simba__sqlite_wake *wake, const char *name);
+void simba__sqlite_wake_notify(const simba__sqlite_wake *wake, const char *name);
 /* Remove the name of a dead process. */
 void simba__sqlite_wake_remove(const simba__sqlite_wake *wake, const char *name);
 void simba__sqlite_wake_drain(const simba__sqlite_wake *wake);
@@ -145,7 +145,7 @@ void simba__sqlite_wake_sweep(const simba__sqlite_wake *wake, void (*dead)(void 
     X(STORE_NOTE, "INSERT OR REPLACE INTO simba_note (mutex, note, note_token, note_number, written_at) "              \
                   "VALUES (?1, ?2, ?3, ?4, ?5)")                                                                       \
     X(DELETE_NOTE, "DELETE FROM simba_note WHERE mutex = ?1")                                                          \
-    X(LINE, "SELECT what, nonce, socket, until FROM simba_waiter WHERE mutex = ?1 ORDER BY what, since")               \
+    X(QUEUE, "SELECT what, nonce, socket, until FROM simba_waiter WHERE mutex = ?1 ORDER BY what, since")              \
     X(ENTER, "INSERT INTO simba_waiter (nonce, mutex, what, since, id, socket, until, called) "                        \
              "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (nonce) DO UPDATE "                                  \
              "SET socket = excluded.socket, until = excluded.until, called = excluded.called")                         \
@@ -214,7 +214,7 @@ int simba__sqlite_db_upgrade(simba__sqlite_db *db, int64_t now_ns, simba_error *
 int simba__sqlite_db_check_version(const simba__sqlite_db *db, simba_error *err);
 
 /* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer than
- * the patience lasted. */
+ * the timeout. */
 int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err);
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err);
 void simba__sqlite_db_rollback(simba__sqlite_db *db);
@@ -246,7 +246,7 @@ struct simba__sqlite_listing {
     simba__sqlite_listing *next;
     const char *mutex; /* NULL: the row cannot be read, and `fault` says why */
     const char *fault;
-    const char *first; /* the id of the contender that is first in line; NULL: nobody waits */
+    const char *first; /* the id of the contender that is first in the queue; NULL: nobody waits */
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;
@@ -279,7 +279,7 @@ typedef struct simba__sqlite_watch simba__sqlite_watch;
 struct simba__sqlite_watch {
     simba__node node;          /* by its nonce, while somebody watches it */
     simba__sqlite_watch *next; /* in a list of what is to be written, or removed */
-    simba_topic *topic;        /* NULL: nobody watches it any more */
+    simba_watch *shown;        /* NULL: nobody watches it any more */
     uint64_t nonce;
     enum { SIMBA__SQLITE_NEW, SIMBA__SQLITE_TAKEN, SIMBA__SQLITE_WRITTEN } state; /* of its row; taken: by a batch */
     char mutex[];
@@ -340,8 +340,8 @@ typedef struct simba__sqlite_batch {
 
     int64_t looked_ns; /* the greatest `called` that was read */
     simba__row_now now;
-    char (*rings)[SIMBA__SQLITE_NAME_SIZE]; /* whom to ring after the commit */
-    size_t ring_count, ring_capacity;
+    char (*notify)[SIMBA__SQLITE_NAME_SIZE]; /* whom to notify after the commit */
+    size_t notify_count, notify_capacity;
 } simba__sqlite_batch;
 
 simba__sqlite_part simba__sqlite_part_of(simba_op op);

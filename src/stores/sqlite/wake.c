@@ -42,16 +42,16 @@ static int make_socket(void)
 
 static void close_all(simba__sqlite_wake *wake)
 {
-    const int fds[] = {wake->fd, wake->ringer, wake->folder_fd};
+    const int fds[] = {wake->fd, wake->sender, wake->folder_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    wake->fd = wake->ringer = wake->folder_fd = -1;
+    wake->fd = wake->sender = wake->folder_fd = -1;
 }
 
 void simba__sqlite_wake_init(simba__sqlite_wake *wake, uint64_t random)
 {
-    wake->fd = wake->ringer = wake->folder_fd = -1;
+    wake->fd = wake->sender = wake->folder_fd = -1;
     snprintf(wake->name, sizeof wake->name, "-%016" PRIx64, random);
 }
 
@@ -71,9 +71,9 @@ static int open_all(simba__sqlite_wake *wake, const char *database, const char *
     if (wake->folder_fd < 0)
         return errno;
     wake->fd = make_socket();
-    wake->ringer = make_socket();
+    wake->sender = make_socket();
     const struct sockaddr_un address = address_of(wake, name);
-    if (wake->fd < 0 || wake->ringer < 0 || bind(wake->fd, (const struct sockaddr *)&address, sizeof address) != 0)
+    if (wake->fd < 0 || wake->sender < 0 || bind(wake->fd, (const struct sockaddr *)&address, sizeof address) != 0)
         return errno;
     snprintf(path, sizeof path, "%s/%s", wake->folder, name);
     simba__sqlite_file_adopt_mode(path, database);
@@ -121,19 +121,19 @@ simba__sqlite_life simba__sqlite_wake_probe(const simba__sqlite_wake *wake, cons
     if (strcmp(name, wake->name) == 0)
         return SIMBA__SQLITE_ALIVE;
     const struct sockaddr_un address = address_of(wake, name);
-    if (connect(wake->ringer, (const struct sockaddr *)&address, sizeof address) == 0)
+    if (connect(wake->sender, (const struct sockaddr *)&address, sizeof address) == 0)
         return SIMBA__SQLITE_ALIVE;
     /* If somebody has removed the folder, nobody is in ours any more, and all the others are in another. */
     const bool gone = errno == ECONNREFUSED || errno == ENOENT;
     return gone && simba__sqlite_wake_is_current(wake) ? SIMBA__SQLITE_DEAD : SIMBA__SQLITE_MUTE;
 }
 
-void simba__sqlite_wake_ring(const simba__sqlite_wake *wake, const char *name)
+void simba__sqlite_wake_notify(const simba__sqlite_wake *wake, const char *name)
 {
     if (wake->fd < 0 || !is_name(name))
         return;
     const struct sockaddr_un address = address_of(wake, name);
-    (void)sendto(wake->ringer, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&address, sizeof address);
+    (void)sendto(wake->sender, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&address, sizeof address);
 }
 
 void simba__sqlite_wake_remove(const simba__sqlite_wake *wake, const char *name)

@@ -155,7 +155,7 @@ bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connecti
 /* --- advice ------------------------------------------------------------------------------------------------------ */
 
 /* How long to wait for a connection to be made: not long while the session may still be saved. */
-static int64_t connect_patience_ns(const zk_liveness *live)
+static int64_t connect_timeout_ns(const zk_liveness *live)
 {
     const int64_t most = live->timeout_ns / GREETING_PART;
     const int64_t least = live->timeout_ns / CONNECT_PART;
@@ -165,13 +165,13 @@ static int64_t connect_patience_ns(const zk_liveness *live)
 }
 
 /* When to give this connection up for another one, as things are. */
-static simba_local patience_ends(const zk_liveness *live)
+static simba_local give_up_at(const zk_liveness *live)
 {
     switch (live->link) {
     case ZK_APART:
         break;
     case ZK_CONNECTING:
-        return (simba_local){live->attempt.ns + connect_patience_ns(live)};
+        return (simba_local){live->attempt.ns + connect_timeout_ns(live)};
     case ZK_GREETING:
         return (simba_local){live->greeted.ns + live->timeout_ns / GREETING_PART};
     case ZK_CONNECTED:
@@ -189,13 +189,13 @@ static bool wants_beat(const zk_liveness *live)
 
 zk_advice simba__zk_live_advise(const zk_liveness *live, simba_local now)
 {
-    if (now.ns >= patience_ends(live).ns)
+    if (now.ns >= give_up_at(live).ns)
         return ZK_GIVE_UP;
     return wants_beat(live) && now.ns >= live->beat_at.ns ? ZK_SEND_BEAT : ZK_WAIT;
 }
 
 simba_local simba__zk_live_next(const zk_liveness *live)
 {
-    const simba_local end = patience_ends(live);
+    const simba_local end = give_up_at(live);
     return wants_beat(live) && live->beat_at.ns < end.ns ? live->beat_at : end;
 }

@@ -457,7 +457,7 @@ void simba__zk_list(zk_store *store, simba_request *request)
 typedef struct zk_observer {
     zk_op op; /* first */
     simba__list_item link;
-    simba_topic *topic; /* NULL: nobody observes it any more */
+    simba_watch *shown; /* NULL: nobody observes it any more */
     char *path, *note;
     zk_watch children, of_note;
     char *leader; /* as the observers were told last; NULL: nobody */
@@ -507,8 +507,8 @@ static void note_found(zk_op *op, const zk_call *call, zk_result *result)
         return;
     }
     simba__zk_watch(op, &o->of_note, call);
-    if (o->topic && o->known && result->stat.mzxid != o->note_mzxid)
-        host->push(host, o->topic, &(simba_push){.kind = SIMBA_PUSH_NOTED});
+    if (o->shown && o->known && result->stat.mzxid != o->note_mzxid)
+        host->push(host, o->shown, &(simba_push){.kind = SIMBA_PUSH_NOTED});
     o->note_mzxid = result->stat.mzxid;
 }
 
@@ -557,7 +557,7 @@ static void tell(zk_observer *o)
     simba__free(o->leader);
     o->leader = o->first;
     o->first = NULL;
-    host->push(host, o->topic, &push);
+    host->push(host, o->shown, &push);
 }
 
 static void observe_step(zk_op *op)
@@ -623,32 +623,32 @@ static void note_fired(zk_watch *watch, int kind)
     look_again(SIMBA__OF_ITEM(watch, zk_observer, of_note));
 }
 
-int simba__zk_observe(zk_store *store, simba_topic *topic)
+int simba__zk_observe(zk_store *store, simba_watch *shown)
 {
     zk_observer *o = simba__zk_op_new(store, &observing, sizeof *o, NULL);
     if (!o)
         return SIMBA_ENOMEM;
-    o->path = simba__zk_child_path(store->options.root, topic->mutex);
-    o->note = simba__zk_note_path(store, topic->mutex);
+    o->path = simba__zk_child_path(store->options.root, shown->mutex);
+    o->note = simba__zk_note_path(store, shown->mutex);
     if (!o->path || !o->note) {
         simba__zk_op_end(&o->op);
         return SIMBA_ENOMEM;
     }
-    o->topic = topic;
+    o->shown = shown;
     o->children.fired = children_fired;
     o->of_note.fired = note_fired;
-    topic->backend_data = o;
+    shown->backend_data = o;
     simba__list_append(&store->observers, &o->link);
     simba__zk_op_start(&o->op);
     store->host->wake(store->host); /* have the calls sent */
     return 0;
 }
 
-void simba__zk_unobserve(simba_topic *topic)
+void simba__zk_unobserve(simba_watch *shown)
 {
-    zk_observer *o = topic->backend_data;
-    topic->backend_data = NULL;
-    o->topic = NULL;
+    zk_observer *o = shown->backend_data;
+    shown->backend_data = NULL;
+    o->shown = NULL;
     simba__list_remove(&o->link);
     simba__zk_unwatch(&o->children);
     simba__zk_unwatch(&o->of_note);

@@ -175,15 +175,15 @@ static void zk_flush(void *instance)
     simba__zk_session_flush(&((zk_store *)instance)->session);
 }
 
-static int zk_watch_topic(void *instance, simba_topic *topic)
+static int zk_watch_mutex(void *instance, simba_watch *shown)
 {
-    return simba__zk_observe(instance, topic);
+    return simba__zk_observe(instance, shown);
 }
 
-static void zk_unwatch_topic(void *instance, simba_topic *topic)
+static void zk_unwatch_mutex(void *instance, simba_watch *shown)
 {
     (void)instance;
-    simba__zk_unobserve(topic);
+    simba__zk_unobserve(shown);
 }
 
 /* --- lifetime ----------------------------------------------------------------------------------------------- */
@@ -271,8 +271,8 @@ const simba_backend simba__backend_zookeeper = {
     .submit = zk_submit,
     .expire = zk_expire,
     .flush = zk_flush,
-    .watch = zk_watch_topic,
-    .unwatch = zk_unwatch_topic,
+    .watch = zk_watch_mutex,
+    .unwatch = zk_unwatch_mutex,
     .woken = zk_flush,
     .close = zk_close,
     .fini = zk_fini,

@@ -479,8 +479,8 @@ void simba__zk_attend(simba_timer *timer, simba_local now);
 
 void simba__zk_look(zk_store *store, simba_request *request);
 void simba__zk_list(zk_store *store, simba_request *request);
-int simba__zk_observe(zk_store *store, simba_topic *topic);
-void simba__zk_unobserve(simba_topic *topic);
+int simba__zk_observe(zk_store *store, simba_watch *shown);
+void simba__zk_unobserve(simba_watch *shown);
 void simba__zk_observe_again(simba_timer *timer, simba_local now);
 void simba__zk_observers_anew(zk_store *store);
 

@@ -22,7 +22,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-const patience = 10 * time.Minute
+const timeout = 10 * time.Minute
 
 type event struct {
 	At     int64
@@ -137,7 +137,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	verdict, info := porcupine.CheckOperationsVerbose(model, operations, patience)
+	verdict, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
 	fmt.Printf("%d additions, and %d without effect: ", len(operations), withoutEffect)
 	switch verdict {
 	case porcupine.Ok:

@@ -1,5 +1,5 @@
-/* The library is a guest in somebody else's process: what belongs to the program is the same before a store is opened, while it
- * is open, and after it was closed; and then there are no more descriptors and threads than before. Each store is opened in a
+/* The library is embedded in a process of somebody else: what belongs to the program is the same before a store is opened, while
+ * it is open, and after it was closed; and then there are no more descriptors and threads than before. Each store is opened in a
  * process of its own, so that what is made once in a process is made there. */
 #include <fcntl.h>
 #include <locale.h>
@@ -73,8 +73,8 @@ static int visit_closed(const char *url)
     simba_client *client = NULL;
     simba_locker *locker = NULL;
     close_standard_descriptors();
-    if (simba_client_open(url, NULL, NULL, &client) < 0 || simba_locker_new(client, "guest", NULL, NULL, &locker) < 0 ||
-        simba_locker_acquire(locker, 30000, NULL) < 0)
+    if (simba_client_open(url, NULL, NULL, &client) < 0 ||
+        simba_locker_new(client, "embedded", NULL, NULL, &locker) < 0 || simba_locker_acquire(locker, 30000, NULL) < 0)
         return 2;
     if (!standard_descriptors_are_closed())
         return 5;
@@ -86,7 +86,7 @@ static int visit_closed(const char *url)
         return 6;
     close_standard_descriptors();
     simba_locker_free(locker);
-    if (simba_locker_new(client, "guest", NULL, NULL, &locker) < 0 || simba_locker_acquire(locker, 30000, NULL) < 0)
+    if (simba_locker_new(client, "embedded", NULL, NULL, &locker) < 0 || simba_locker_acquire(locker, 30000, NULL) < 0)
         return 7;
     if (!standard_descriptors_are_closed())
         return 8;
@@ -104,7 +104,8 @@ static int visit(const char *url)
     const unsigned threads = ref_entries("/proc/self/task");
     const unsigned descriptors = ref_entries("/proc/self/fd");
     picture_take(before);
-    if (simba_client_open(url, NULL, &err, &client) < 0 || simba_locker_new(client, "guest", NULL, &err, &locker) < 0 ||
+    if (simba_client_open(url, NULL, &err, &client) < 0 ||
+        simba_locker_new(client, "embedded", NULL, &err, &locker) < 0 ||
         simba_locker_acquire(locker, 30000, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 2;
@@ -143,7 +144,7 @@ static void receive(const char *scheme, const server_kind *kind, const char *for
         skip();
     if (kind && !server_has(kind->program))
         skip();
-    ref_scene("a guest of %s", scheme);
+    ref_scene("embedded with %s", scheme);
     ref_watchdog(120);
     if (kind) {
         server_init(&group);
@@ -163,34 +164,34 @@ static void receive(const char *scheme, const server_kind *kind, const char *for
     assert_int_equal(closed, 0);
 }
 
-#define GUEST(name, scheme, kind, format)                                                                              \
-    static void guest_of_##name(void **state)                                                                          \
+#define EMBEDDED(name, scheme, kind, format)                                                                           \
+    static void embedded_##name(void **state)                                                                          \
     {                                                                                                                  \
         (void)state;                                                                                                   \
         receive(scheme, kind, format);                                                                                 \
     }
-GUEST(memory, "memory", NULL, "memory://guest")
-GUEST(sqlite, "sqlite", NULL, "sqlite://%s/guest.db")
-GUEST(redis, "redis", &server_kind_redis, "redis://127.0.0.1:%d?restart-wait=no")
-GUEST(redis_with_tls, "rediss", &server_kind_redis_tls, "rediss://:secret@localhost:%d?ca=%s/ca.pem&restart-wait=no")
-GUEST(mysql, "mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes")
-GUEST(postgresql, "postgresql", &server_kind_postgresql,
-      "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes")
-GUEST(postgresql_with_tls, "postgresql", &server_kind_postgresql_tls,
-      "postgresql://postgres@localhost:%1$d/simba?create=yes&sslrootcert=%2$s/ca.pem&sslcert=%2$s/"
-      "client.pem&sslkey=%2$s/client.key")
-GUEST(zookeeper, "zookeeper", &server_kind_zookeeper, "zookeeper://127.0.0.1:%d")
+EMBEDDED(memory, "memory", NULL, "memory://embedded")
+EMBEDDED(sqlite, "sqlite", NULL, "sqlite://%s/embedded.db")
+EMBEDDED(redis, "redis", &server_kind_redis, "redis://127.0.0.1:%d?restart-wait=no")
+EMBEDDED(redis_with_tls, "rediss", &server_kind_redis_tls, "rediss://:secret@localhost:%d?ca=%s/ca.pem&restart-wait=no")
+EMBEDDED(mysql, "mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes")
+EMBEDDED(postgresql, "postgresql", &server_kind_postgresql,
+         "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes")
+EMBEDDED(postgresql_with_tls, "postgresql", &server_kind_postgresql_tls,
+         "postgresql://postgres@localhost:%1$d/simba?create=yes&sslrootcert=%2$s/ca.pem&sslcert=%2$s/"
+         "client.pem&sslkey=%2$s/client.key")
+EMBEDDED(zookeeper, "zookeeper", &server_kind_zookeeper, "zookeeper://127.0.0.1:%d")
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guest_of_memory),     cmocka_unit_test(guest_of_sqlite),
-        cmocka_unit_test(guest_of_redis),      cmocka_unit_test(guest_of_redis_with_tls),
-        cmocka_unit_test(guest_of_mysql),      cmocka_unit_test(guest_of_zookeeper),
-        cmocka_unit_test(guest_of_postgresql), cmocka_unit_test(guest_of_postgresql_with_tls),
+        cmocka_unit_test(embedded_memory),     cmocka_unit_test(embedded_sqlite),
+        cmocka_unit_test(embedded_redis),      cmocka_unit_test(embedded_redis_with_tls),
+        cmocka_unit_test(embedded_mysql),      cmocka_unit_test(embedded_zookeeper),
+        cmocka_unit_test(embedded_postgresql), cmocka_unit_test(embedded_postgresql_with_tls),
     };
     ref_make_folder(folder);
-    const int failed = cmocka_run_group_tests_name("guest", tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("embedding", tests, NULL, NULL);
     ref_delete_folder(folder);
     return failed;
 }

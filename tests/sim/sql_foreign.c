@@ -20,16 +20,16 @@ static int64_t trip(sim *s)
 
 static void lock_row(sim *s, sql_session *session, unsigned mutex)
 {
-    sql_call call = {.verb = SQL_GUEST, .names = 1};
+    sql_call call = {.verb = SQL_FOREIGN, .names = 1};
     strcpy(call.name[0], sim_mutex_name(mutex));
     sql_session_call(s, session, &call);
 }
 
-static sql_session *session_of(sim *s, sql_kind kind, unsigned guest)
+static sql_session *session_of(sim *s, sql_kind kind, unsigned foreign)
 {
     for (unsigned i = 0; i < sql_state_of(s)->sessions; i++) {
         sql_session *session = &sql_state_of(s)->session[i];
-        if (session->phase != SQL_FREE_SLOT && session->kind == kind && session->guest == guest)
+        if (session->phase != SQL_FREE_SLOT && session->kind == kind && session->foreign == foreign)
             return session;
     }
     return NULL;
@@ -98,7 +98,7 @@ static void plan_locker(sim *s, unsigned i, int64_t at)
     sim_plan_event(s, EV_SERVER, SQL_EV_LOCKER, at, 0, i);
 }
 
-void sql_guests_lock(sim *s, unsigned mutex, int64_t until)
+void sql_foreign_lock(sim *s, unsigned mutex, int64_t until)
 {
     sql_state *state = sql_state_of(s);
     if (state->lockers == SQL_LOCKERS)
@@ -113,7 +113,7 @@ void sql_guests_lock(sim *s, unsigned mutex, int64_t until)
 /* Its first row is locked; the second one is that of an earlier name. */
 static void go_on(sim *s, sql_session *session)
 {
-    sql_locker *locker = &sql_state_of(s)->locker[session->guest];
+    sql_locker *locker = &sql_state_of(s)->locker[session->foreign];
     if (locker->wants_both) {
         check_row_locked(s, 0, s->now,
                          locker->until); /* a statement that skips locked rows does not wait, and still lacks the row */
@@ -124,19 +124,19 @@ static void go_on(sim *s, sql_session *session)
 
 /* --- both ------------------------------------------------------------------------------------------------- */
 
-void sql_guest_answered(sim *s, sql_session *session, bool locked)
+void sql_foreign_answered(sim *s, sql_session *session, bool locked)
 {
     if (session->kind == SQL_LOCKER && locked)
         go_on(s, session);
-    else if (session->kind == SQL_LOCKER && s->now < sql_state_of(s)->locker[session->guest].until)
-        lock_row(s, session, sql_state_of(s)->locker[session->guest].mutex); /* it tries again */
+    else if (session->kind == SQL_LOCKER && s->now < sql_state_of(s)->locker[session->foreign].until)
+        lock_row(s, session, sql_state_of(s)->locker[session->foreign].mutex); /* it tries again */
     else if (session->kind == SQL_JVM && locked)
-        plan_move(s, session->guest, JVM_COMMIT, 2 * trip(s) + sim_pick(s, 1000, sql_state_of(s)->commit_ns));
+        plan_move(s, session->foreign, JVM_COMMIT, 2 * trip(s) + sim_pick(s, 1000, sql_state_of(s)->commit_ns));
     else if (session->kind == SQL_JVM) /* it takes a failure for the end, and waits for another ttl */
-        plan_move(s, session->guest, JVM_ACQUIRE, s->plan->timing.ttl_ms * SIM_MS);
+        plan_move(s, session->foreign, JVM_ACQUIRE, s->plan->timing.ttl_ms * SIM_MS);
 }
 
-void sql_guests_begin(sim *s)
+void sql_foreign_begin(sim *s)
 {
     for (unsigned i = 0; i < SQL_JVMS; i++) {
         sql_jvm *jvm = &sql_state_of(s)->jvm[i];
@@ -147,14 +147,14 @@ void sql_guests_begin(sim *s)
     }
 }
 
-void sql_guests_disconnected(sim *s)
+void sql_foreign_disconnected(sim *s)
 {
     for (unsigned i = 0; i < SQL_JVMS; i++)
         if (sql_state_of(s)->jvm[i].alive)
             plan_move(s, i, JVM_ACQUIRE, sim_pick(s, 0, s->plan->timing.ttl_ms) * SIM_MS);
 }
 
-void sql_guests_leave(sim *s)
+void sql_foreign_leave(sim *s)
 {
     sql_state *state = sql_state_of(s);
     for (unsigned i = 0; i < sql_state_of(s)->sessions; i++)
@@ -167,7 +167,7 @@ void sql_guests_leave(sim *s)
     }
 }
 
-void sql_guests_event(sim *s, const sim_event *event)
+void sql_foreign_event(sim *s, const sim_event *event)
 {
     if (event->who == SQL_EV_LOCKER) {
         sql_session *session = session_of(s, SQL_LOCKER, event->arg);

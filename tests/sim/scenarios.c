@@ -1,14 +1,14 @@
-/* See stories.h. */
-#include "sim/stories.h"
+/* See scenarios.h. */
+#include "sim/scenarios.h"
 
 #include <string.h>
 
 #include "sim/report.h"
 
-bool sim_story(const char *name, FILE *svg)
+bool sim_draw_scenario(const char *name, FILE *svg)
 {
     sim_plan plan;
-    if (!sim_plan_story(&plan, name))
+    if (!sim_plan_scenario(&plan, name))
         return false;
     sim *s = sim_new();
     const bool outage = strcmp(name, "outage") == 0;

@@ -1,5 +1,5 @@
-/* See cast.h. */
-#include "torture/cast.h"
+/* See contenders.h. */
+#include "torture/contenders.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +17,18 @@
 
 #define LATE_NS (100 * MS) /* a proxy that comes this late has delayed the network by itself */
 
-int64_t torture_cast_now(const torture_cast *cast)
+int64_t torture_contenders_now(const torture_contenders *contenders)
 {
-    return clock_boot_ns() - cast->epoch_ns;
+    return clock_boot_ns() - contenders->epoch_ns;
 }
 
 /* --- the history ----------------------------------------------------------------------------------- */
 
-static void track(torture_cast *cast, const torture_event *event)
+static void track(torture_contenders *contenders, const torture_event *event)
 {
     if (event->contender == TORTURE_EVERYBODY)
         return;
-    torture_node *node = &cast->nodes[event->contender];
+    torture_node *node = &contenders->nodes[event->contender];
     switch (event->kind) {
     case TORTURE_CONTENDS:
         if (node->state == NODE_AWAY)
@@ -36,17 +36,17 @@ static void track(torture_cast *cast, const torture_event *event)
         break;
     case TORTURE_HOLDS:
         if (event->life == node->life && node->state != NODE_DEAD)
-            cast->leaders[event->mutex] = event->contender;
+            contenders->leaders[event->mutex] = event->contender;
         break;
     case TORTURE_RELEASED:
-        if (cast->leaders[event->mutex] == event->contender)
-            cast->leaders[event->mutex] = TORTURE_NOBODY;
+        if (contenders->leaders[event->mutex] == event->contender)
+            contenders->leaders[event->mutex] = TORTURE_NOBODY;
         break;
     case TORTURE_KILLED:
     case TORTURE_ENDED:
         for (unsigned mutex = 0; mutex < TORTURE_MUTEXES_MAX; mutex++)
-            if (cast->leaders[mutex] == event->contender)
-                cast->leaders[mutex] = TORTURE_NOBODY;
+            if (contenders->leaders[mutex] == event->contender)
+                contenders->leaders[mutex] = TORTURE_NOBODY;
         break;
     default:
         break;
@@ -61,39 +61,40 @@ static void say(const char *command, const torture_event *event)
                torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
 }
 
-static void record(torture_cast *cast, const torture_event *event)
+static void record(torture_contenders *contenders, const torture_event *event)
 {
-    torture_history_add(&cast->outcome->history, event);
-    if (cast->options->history != NULL) {
+    torture_history_add(&contenders->outcome->history, event);
+    if (contenders->options->history != NULL) {
         char line[TORTURE_LINE_MAX];
-        fwrite(line, 1, torture_event_write(event, line), cast->options->history);
+        fwrite(line, 1, torture_event_write(event, line), contenders->options->history);
     }
-    if (cast->options->tell_events)
-        say(cast->options->command, event);
-    track(cast, event);
+    if (contenders->options->tell_events)
+        say(contenders->options->command, event);
+    track(contenders, event);
 }
 
-void torture_cast_record(torture_cast *cast, torture_kind kind)
+void torture_contenders_record(torture_contenders *contenders, torture_kind kind)
 {
-    record(cast, &(torture_event){.kind = kind, .contender = TORTURE_EVERYBODY, .at_ns = torture_cast_now(cast)});
+    record(contenders,
+           &(torture_event){.kind = kind, .contender = TORTURE_EVERYBODY, .at_ns = torture_contenders_now(contenders)});
 }
 
 /* `what` may be NULL. `at_ns`: when it began. */
-static void record_of(torture_cast *cast, int number, torture_kind kind, const char *what, int64_t at_ns)
+static void record_of(torture_contenders *contenders, int number, torture_kind kind, const char *what, int64_t at_ns)
 {
-    torture_event event = {.kind = kind, .contender = number, .life = cast->nodes[number].life, .at_ns = at_ns};
-    event.to_ns = torture_cast_now(cast);
+    torture_event event = {.kind = kind, .contender = number, .life = contenders->nodes[number].life, .at_ns = at_ns};
+    event.to_ns = torture_contenders_now(contenders);
     snprintf(event.what, sizeof event.what, "%s", what != NULL ? what : "");
-    record(cast, &event);
+    record(contenders, &event);
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
 
-static int start_node(torture_cast *cast, int number)
+static int start_node(torture_contenders *contenders, int number)
 {
-    const torture_options *options = cast->options;
+    const torture_options *options = contenders->options;
     const cli_globals *globals = options->globals;
-    torture_node *node = &cast->nodes[number];
+    torture_node *node = &contenders->nodes[number];
     char number_text[16];
     char life[16];
     char epoch[32];
@@ -101,7 +102,7 @@ static int start_node(torture_cast *cast, int number)
     char transition[32];
     snprintf(number_text, sizeof number_text, "%d", number);
     snprintf(life, sizeof life, "%u", node->life);
-    snprintf(epoch, sizeof epoch, "%" PRId64, cast->epoch_ns);
+    snprintf(epoch, sizeof epoch, "%" PRId64, contenders->epoch_ns);
     snprintf(ttl, sizeof ttl, "%" PRId64 "ms", options->timing.ttl_ms);
     snprintf(transition, sizeof transition, "%" PRId64 "ms", options->timing.transition_ms);
     const char *const pairs[][2] = {
@@ -138,9 +139,9 @@ static int start_node(torture_cast *cast, int number)
 }
 
 /* The way of one contender to the store. */
-static int make_way(torture_cast *cast, torture_node *node)
+static int make_way(torture_contenders *contenders, torture_node *node)
 {
-    const torture_options *options = cast->options;
+    const torture_options *options = contenders->options;
     int ports[TORTURE_TARGETS_MAX];
     if (options->target_count == 0) {
         node->url = strdup(options->url);
@@ -155,34 +156,34 @@ static int make_way(torture_cast *cast, torture_node *node)
     return node->url != NULL ? 0 : -ENOMEM;
 }
 
-int torture_cast_start(torture_cast *cast, const torture_options *options, torture_outcome *outcome)
+int torture_contenders_start(torture_contenders *contenders, const torture_options *options, torture_outcome *outcome)
 {
     int code = 0;
-    memset(cast, 0, sizeof *cast);
-    cast->options = options;
-    cast->outcome = outcome;
-    cast->count = options->setup.contenders;
-    cast->epoch_ns = clock_boot_ns();
+    memset(contenders, 0, sizeof *contenders);
+    contenders->options = options;
+    contenders->outcome = outcome;
+    contenders->count = options->setup.contenders;
+    contenders->epoch_ns = clock_boot_ns();
     for (unsigned mutex = 0; mutex < TORTURE_MUTEXES_MAX; mutex++)
-        cast->leaders[mutex] = TORTURE_NOBODY;
-    for (int i = 0; i < cast->count; i++) {
-        cast->nodes[i].fd = -1;
-        cast->nodes[i].state = NODE_ENDED;
-        cast->nodes[i].fault = TORTURE_FAULT_COUNT;
+        contenders->leaders[mutex] = TORTURE_NOBODY;
+    for (int i = 0; i < contenders->count; i++) {
+        contenders->nodes[i].fd = -1;
+        contenders->nodes[i].state = NODE_ENDED;
+        contenders->nodes[i].fault = TORTURE_FAULT_COUNT;
     }
-    for (int i = 0; i < cast->count && code == 0; i++)
-        code = make_way(cast, &cast->nodes[i]);
-    for (int i = 0; i < cast->count && code == 0; i++)
-        code = start_node(cast, i);
+    for (int i = 0; i < contenders->count && code == 0; i++)
+        code = make_way(contenders, &contenders->nodes[i]);
+    for (int i = 0; i < contenders->count && code == 0; i++)
+        code = start_node(contenders, i);
     return code;
 }
 
 /* --- listening -------------------------------------------------------------------------------------- */
 
 /* Its process has closed its output, so it has ended or is about to. */
-static void record_end(torture_cast *cast, int number)
+static void record_end(torture_contenders *contenders, int number)
 {
-    torture_node *node = &cast->nodes[number];
+    torture_node *node = &contenders->nodes[number];
     char how[32];
     close(node->fd);
     node->fd = -1;
@@ -195,31 +196,31 @@ static void record_end(torture_cast *cast, int number)
             snprintf(how, sizeof how, "signal %d", WTERMSIG(node->status));
         else
             snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(node->status));
-        record_of(cast, number, TORTURE_ENDED, how, torture_cast_now(cast));
+        record_of(contenders, number, TORTURE_ENDED, how, torture_contenders_now(contenders));
     }
     node->state = NODE_ENDED;
 }
 
 /* Every line is about the contender that wrote it, whatever number the line has. */
-static void take_line(torture_cast *cast, int number, const char *line)
+static void take_line(torture_contenders *contenders, int number, const char *line)
 {
     torture_event event;
-    if (!torture_event_read(line, &event, NULL) || event.mutex >= cast->options->setup.mutexes)
+    if (!torture_event_read(line, &event, NULL) || event.mutex >= contenders->options->setup.mutexes)
         return;
     event.contender = number;
-    event.life = cast->nodes[number].life;
-    record(cast, &event);
+    event.life = contenders->nodes[number].life;
+    record(contenders, &event);
 }
 
-static void read_node(torture_cast *cast, int number)
+static void read_node(torture_contenders *contenders, int number)
 {
-    torture_node *node = &cast->nodes[number];
+    torture_node *node = &contenders->nodes[number];
     const size_t room = sizeof node->text - 1 - node->text_length;
     const ssize_t got = read(node->fd, node->text + node->text_length, room);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
-        record_end(cast, number);
+        record_end(contenders, number);
         return;
     }
     node->text_length += (size_t)got;
@@ -227,7 +228,7 @@ static void read_node(torture_cast *cast, int number)
     char *line = node->text;
     for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
-        take_line(cast, number, line);
+        take_line(contenders, number, line);
     }
     node->text_length -= (size_t)(line - node->text);
     memmove(node->text, line, node->text_length + 1);
@@ -236,65 +237,65 @@ static void read_node(torture_cast *cast, int number)
 }
 
 /* Where the network leads through this process, its delays are the network's. */
-static void record_delay(torture_cast *cast, int64_t due_ns)
+static void record_delay(torture_contenders *contenders, int64_t due_ns)
 {
-    const int64_t now_ns = torture_cast_now(cast);
+    const int64_t now_ns = torture_contenders_now(contenders);
     const torture_event event = {
         .kind = TORTURE_LATE, .contender = TORTURE_EVERYBODY, .at_ns = due_ns, .to_ns = now_ns};
-    if (cast->options->target_count > 0 && now_ns - due_ns > LATE_NS)
-        record(cast, &event);
+    if (contenders->options->target_count > 0 && now_ns - due_ns > LATE_NS)
+        record(contenders, &event);
 }
 
-static unsigned gather(torture_cast *cast, int other_fd, struct pollfd *fds, int64_t *wake_ns)
+static unsigned gather(torture_contenders *contenders, int other_fd, struct pollfd *fds, int64_t *wake_ns)
 {
-    const int64_t now_ns = torture_cast_now(cast);
+    const int64_t now_ns = torture_contenders_now(contenders);
     unsigned count = 0;
     fds[count++] = (struct pollfd){.fd = other_fd, .events = POLLIN};
-    for (int i = 0; i < cast->count; i++)
-        fds[count++] = (struct pollfd){.fd = cast->nodes[i].fd, .events = POLLIN};
-    for (int i = 0; i < cast->count; i++)
-        if (cast->nodes[i].proxy != NULL)
-            count += torture_proxy_wait_for(cast->nodes[i].proxy, fds + count, now_ns, wake_ns);
+    for (int i = 0; i < contenders->count; i++)
+        fds[count++] = (struct pollfd){.fd = contenders->nodes[i].fd, .events = POLLIN};
+    for (int i = 0; i < contenders->count; i++)
+        if (contenders->nodes[i].proxy != NULL)
+            count += torture_proxy_wait_for(contenders->nodes[i].proxy, fds + count, now_ns, wake_ns);
     return count;
 }
 
-bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns)
+bool torture_contenders_listen(torture_contenders *contenders, int other_fd, int64_t until_ns)
 {
     static struct pollfd fds[1 + TORTURE_CONTENDERS_MAX * (1 + TORTURE_PROXY_FDS)];
     int64_t wake_ns = until_ns;
-    const unsigned count = gather(cast, other_fd, fds, &wake_ns);
-    const int64_t begun_ns = torture_cast_now(cast);
+    const unsigned count = gather(contenders, other_fd, fds, &wake_ns);
+    const int64_t begun_ns = torture_contenders_now(contenders);
     const int64_t wait_ns = wake_ns > begun_ns ? wake_ns - begun_ns : 0;
     const struct timespec wait = {wait_ns / 1000000000, wait_ns % 1000000000};
     if (ppoll(fds, count, &wait, NULL) < 0)
         return false;
-    record_delay(cast, begun_ns + wait_ns);
-    const unsigned first_proxy = 1 + (unsigned)cast->count;
+    record_delay(contenders, begun_ns + wait_ns);
+    const unsigned first_proxy = 1 + (unsigned)contenders->count;
     const struct pollfd *at = fds + first_proxy;
-    for (int i = 0; i < cast->count; i++)
-        if (cast->nodes[i].proxy != NULL) {
-            torture_proxy_work(cast->nodes[i].proxy, at, torture_cast_now(cast));
-            at += cast->options->target_count + 2 * TORTURE_LINKS_MAX;
+    for (int i = 0; i < contenders->count; i++)
+        if (contenders->nodes[i].proxy != NULL) {
+            torture_proxy_work(contenders->nodes[i].proxy, at, torture_contenders_now(contenders));
+            at += contenders->options->target_count + 2 * TORTURE_LINKS_MAX;
         }
-    for (int i = 0; i < cast->count; i++)
+    for (int i = 0; i < contenders->count; i++)
         if (fds[1 + i].revents != 0)
-            read_node(cast, i);
+            read_node(contenders, i);
     return fds[0].revents != 0;
 }
 
 /* --- faults ----------------------------------------------------------------------------------------- */
 
 /* All that it has said is read before another process gets its place. */
-static void kill_node(torture_cast *cast, int number)
+static void kill_node(torture_contenders *contenders, int number)
 {
-    torture_node *node = &cast->nodes[number];
-    const int64_t at_ns = torture_cast_now(cast);
+    torture_node *node = &contenders->nodes[number];
+    const int64_t at_ns = torture_contenders_now(contenders);
     kill(node->pid, SIGKILL);
     waitpid(node->pid, NULL, 0);
-    record_of(cast, number, TORTURE_KILLED, NULL, at_ns);
+    record_of(contenders, number, TORTURE_KILLED, NULL, at_ns);
     node->state = NODE_DEAD;
     while (node->fd >= 0)
-        read_node(cast, number);
+        read_node(contenders, number);
 }
 
 static void set_network(const torture_node *node, torture_fault fault, int64_t late_ms)
@@ -307,49 +308,49 @@ static void set_network(const torture_node *node, torture_fault fault, int64_t l
     torture_proxy_set(node->proxy, networks[fault], late_ms * MS);
 }
 
-void torture_cast_inflict(torture_cast *cast, int number, const torture_step *step)
+void torture_contenders_inflict(torture_contenders *contenders, int number, const torture_step *step)
 {
-    torture_node *node = &cast->nodes[number];
-    const int64_t at_ns = torture_cast_now(cast);
-    cast->outcome->faults[step->fault]++;
+    torture_node *node = &contenders->nodes[number];
+    const int64_t at_ns = torture_contenders_now(contenders);
+    contenders->outcome->faults[step->fault]++;
     node->due_ns = at_ns + step->for_ms * MS;
     switch (step->fault) {
     case TORTURE_FAULT_HAND_OVER:
-        record_of(cast, number, TORTURE_ASKED, NULL, at_ns);
+        record_of(contenders, number, TORTURE_ASKED, NULL, at_ns);
         node->state = NODE_AWAY;
         kill(node->pid, SIGUSR1);
         return;
     case TORTURE_FAULT_KILL:
-        kill_node(cast, number);
+        kill_node(contenders, number);
         return;
     case TORTURE_FAULT_PAUSE:
-        record_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
+        record_of(contenders, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
         kill(node->pid, SIGSTOP);
         break;
     default:
-        record_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
+        record_of(contenders, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
         set_network(node, step->fault, step->late_ms);
         break;
     }
     node->fault = step->fault;
 }
 
-static void heal_node(torture_cast *cast, int number)
+static void heal_node(torture_contenders *contenders, int number)
 {
-    torture_node *node = &cast->nodes[number];
+    torture_node *node = &contenders->nodes[number];
     if (node->fault == TORTURE_FAULT_PAUSE)
         kill(node->pid, SIGCONT);
     else
         set_network(node, TORTURE_FAULT_COUNT, 0);
-    record_of(cast, number, TORTURE_HEALED, torture_fault_word(node->fault), torture_cast_now(cast));
+    record_of(contenders, number, TORTURE_HEALED, torture_fault_word(node->fault), torture_contenders_now(contenders));
     node->fault = TORTURE_FAULT_COUNT;
 }
 
-int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns)
+int64_t torture_contenders_heal(torture_contenders *contenders, int64_t now_ns)
 {
     int64_t next_ns = INT64_MAX;
-    for (int i = 0; i < cast->count; i++) {
-        torture_node *node = &cast->nodes[i];
+    for (int i = 0; i < contenders->count; i++) {
+        torture_node *node = &contenders->nodes[i];
         const bool waits = node->fault != TORTURE_FAULT_COUNT || node->state == NODE_DEAD;
         if (!waits)
             continue;
@@ -358,64 +359,64 @@ int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns)
             continue;
         }
         if (node->fault != TORTURE_FAULT_COUNT)
-            heal_node(cast, i);
+            heal_node(contenders, i);
         if (node->state == NODE_DEAD) {
             node->life++;
-            if (start_node(cast, i) < 0)
+            if (start_node(contenders, i) < 0)
                 node->state = NODE_ENDED; /* the host has no room for another process: the others go on */
         }
     }
     return next_ns;
 }
 
-void torture_cast_ask_to_end(torture_cast *cast, int number)
+void torture_contenders_ask_to_end(torture_contenders *contenders, int number)
 {
-    cast->nodes[number].state = NODE_ENDING;
-    kill(cast->nodes[number].pid, SIGTERM);
+    contenders->nodes[number].state = NODE_ENDING;
+    kill(contenders->nodes[number].pid, SIGTERM);
 }
 
-void torture_cast_dismiss(torture_cast *cast)
+void torture_contenders_dismiss(torture_contenders *contenders)
 {
-    for (int i = 0; i < cast->count; i++) {
-        torture_node *node = &cast->nodes[i];
+    for (int i = 0; i < contenders->count; i++) {
+        torture_node *node = &contenders->nodes[i];
         if (node->fault != TORTURE_FAULT_COUNT)
-            heal_node(cast, i);
+            heal_node(contenders, i);
         if (node->state == NODE_DEAD)
             node->state = NODE_ENDED;
         if (node->state != NODE_ENDED)
-            torture_cast_ask_to_end(cast, i);
+            torture_contenders_ask_to_end(contenders, i);
     }
 }
 
 /* --- asking and ending ------------------------------------------------------------------------------ */
 
-bool torture_cast_is_well(const torture_cast *cast, int number)
+bool torture_contenders_is_well(const torture_contenders *contenders, int number)
 {
-    return cast->nodes[number].state == NODE_RUNS && cast->nodes[number].fault == TORTURE_FAULT_COUNT;
+    return contenders->nodes[number].state == NODE_RUNS && contenders->nodes[number].fault == TORTURE_FAULT_COUNT;
 }
 
-int torture_cast_count_well(const torture_cast *cast)
+int torture_contenders_count_well(const torture_contenders *contenders)
 {
     int count = 0;
-    for (int i = 0; i < cast->count; i++)
-        count += torture_cast_is_well(cast, i);
+    for (int i = 0; i < contenders->count; i++)
+        count += torture_contenders_is_well(contenders, i);
     return count;
 }
 
-bool torture_cast_has_ended(const torture_cast *cast)
+bool torture_contenders_has_ended(const torture_contenders *contenders)
 {
-    for (int i = 0; i < cast->count; i++)
-        if (cast->nodes[i].state != NODE_ENDED)
+    for (int i = 0; i < contenders->count; i++)
+        if (contenders->nodes[i].state != NODE_ENDED)
             return false;
     return true;
 }
 
-void torture_cast_end(torture_cast *cast)
+void torture_contenders_end(torture_contenders *contenders)
 {
-    for (int i = 0; i < cast->count; i++) {
-        torture_node *node = &cast->nodes[i];
+    for (int i = 0; i < contenders->count; i++) {
+        torture_node *node = &contenders->nodes[i];
         if (node->state != NODE_ENDED && node->state != NODE_DEAD)
-            kill_node(cast, i);
+            kill_node(contenders, i);
         if (node->fd >= 0)
             close(node->fd);
         torture_proxy_free(node->proxy);
@@ -425,5 +426,5 @@ void torture_cast_end(torture_cast *cast)
         node->fd = -1;
         node->state = NODE_ENDED;
     }
-    cast->count = 0;
+    contenders->count = 0;
 }

@@ -1,7 +1,7 @@
 /* The contender processes of `simba torture` and `simba demo`: starts them, does to them what the plan wants, takes in what they say, and makes
  * sure that none is left behind. Everything that happens goes into the history. */
-#ifndef SIMBA_CLI_TORTURE_CAST_H
-#define SIMBA_CLI_TORTURE_CAST_H
+#ifndef SIMBA_CLI_TORTURE_CONTENDERS_H
+#define SIMBA_CLI_TORTURE_CONTENDERS_H
 
 #include <sys/types.h>
 
@@ -31,44 +31,44 @@ typedef struct torture_node {
     size_t text_length;
 } torture_node;
 
-typedef struct torture_cast {
+typedef struct torture_contenders {
     const torture_options *options;
     torture_outcome *outcome;
     int64_t epoch_ns;
     torture_node nodes[TORTURE_CONTENDERS_MAX];
     int count;
     int leaders[TORTURE_MUTEXES_MAX]; /* the leaders, as last reported */
-} torture_cast;
+} torture_contenders;
 
 /* Nanoseconds since the run began. */
-int64_t torture_cast_now(const torture_cast *cast);
+int64_t torture_contenders_now(const torture_contenders *contenders);
 
-/* Start everybody. Negative: errno. torture_cast_end in any case. */
-int torture_cast_start(torture_cast *cast, const torture_options *options, torture_outcome *outcome);
+/* Start everybody. Negative: errno. torture_contenders_end in any case. */
+int torture_contenders_start(torture_contenders *contenders, const torture_options *options, torture_outcome *outcome);
 /* Kill all contenders that still run, and free everything. */
-void torture_cast_end(torture_cast *cast);
+void torture_contenders_end(torture_contenders *contenders);
 
 /* Wait for news, for other_fd, or until that time, and take in the news. True: other_fd is readable. */
-bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns);
+bool torture_contenders_listen(torture_contenders *contenders, int other_fd, int64_t until_ns);
 
 /* Add something to the history that is about no contender. */
-void torture_cast_record(torture_cast *cast, torture_kind kind);
+void torture_contenders_record(torture_contenders *contenders, torture_kind kind);
 
 /* Carry out the step on this contender, which runs and has no trouble. */
-void torture_cast_inflict(torture_cast *cast, int number, const torture_step *step);
+void torture_contenders_inflict(torture_contenders *contenders, int number, const torture_step *step);
 /* End the faults whose time has come, and start processes anew. Returns when the next one is due. */
-int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns);
+int64_t torture_contenders_heal(torture_contenders *contenders, int64_t now_ns);
 /* Ask a contender that runs to end. */
-void torture_cast_ask_to_end(torture_cast *cast, int number);
+void torture_contenders_ask_to_end(torture_contenders *contenders, int number);
 
 /* End all faults now, and ask all contenders that run to end. */
-void torture_cast_dismiss(torture_cast *cast);
+void torture_contenders_dismiss(torture_contenders *contenders);
 
 /* Does this one run, without any trouble? */
-bool torture_cast_is_well(const torture_cast *cast, int number);
+bool torture_contenders_is_well(const torture_contenders *contenders, int number);
 /* How many do? */
-int torture_cast_count_well(const torture_cast *cast);
+int torture_contenders_count_well(const torture_contenders *contenders);
 /* Has everybody ended? */
-bool torture_cast_has_ended(const torture_cast *cast);
+bool torture_contenders_has_ended(const torture_contenders *contenders);
 
 #endif

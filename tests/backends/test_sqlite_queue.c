@@ -1,4 +1,4 @@
-/* The SQLite store and the line before a mutex: whom a release calls, and what happens if that one does not come. */
+/* The SQLite store and the queue before a mutex: whom a release calls, and what happens if that one does not come. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -180,7 +180,7 @@ static void the_first_alone_is_called(void **state)
     end();
 }
 
-/* The called one does not come for 100 ms: then the mutex is anybody's, and that one goes to the end of the line. */
+/* The called one does not come for 100 ms: then the mutex is anybody's, and that one goes to the end of the queue. */
 static void who_does_not_come_goes_to_the_end(void **state)
 {
     fixture *f = *state;
@@ -210,7 +210,8 @@ static void sleepers_look(void **state)
     end();
 }
 
-/* Somebody who never had the mutex gives it back for its owner, as the guard of a command does: the line is called all the same. */
+/* Somebody who never had the mutex gives it back for its owner, as the supervisor of a command does: the next in the queue is
+ * called. */
 static void given_back_by_another(void **state)
 {
     fixture *f = *state;
@@ -253,7 +254,7 @@ static void orphans_are_dropped(void **state)
     end();
 }
 
-/* The first in line was killed: the next is called at once, and nothing of the dead one is left. */
+/* The first in the queue was killed: the next is called at once, and nothing of the dead one is left. */
 static void the_first_was_killed(void **state)
 {
     fixture *f = *state;
@@ -269,7 +270,7 @@ static void the_first_was_killed(void **state)
     end();
 }
 
-/* One that enters the line does not stand behind a dead one, whose place it would wait for. */
+/* One that enters the queue does not stand behind a dead one, whose place it would wait for. */
 static void entering_buries_the_dead(void **state)
 {
     fixture *f = *state;
@@ -296,7 +297,7 @@ static void the_next_client_sweeps(void **state)
     end();
 }
 
-/* The first in line is frozen: it is called, and does not come. Another takes the mutex as soon as it looks. */
+/* The first in the queue is frozen: it is called, and does not come. Another takes the mutex as soon as it looks. */
 static void the_first_is_frozen(void **state)
 {
     fixture *f = *state;
@@ -329,8 +330,8 @@ static bool releases_in_child(fixture *f)
     return false;
 }
 
-/* The first in line cannot be rung by the one that releases: the next is called, and the first keeps its row. */
-static void the_first_cannot_be_rung(void **state)
+/* The first in the queue cannot be notified by the one that releases: the next is called, and the first keeps its row. */
+static void the_first_cannot_be_notified(void **state)
 {
     fixture *f = *state;
     char path[256];
@@ -440,7 +441,7 @@ static void more_calls_than_datagrams(void **state)
     end();
 }
 
-/* Several contenders of one client, also the one that releases, stand in line like others. */
+/* Several contenders of one client, also the one that releases, stand in the queue like others. */
 static void contenders_of_one_client(void **state)
 {
     fixture *f = *state;
@@ -463,7 +464,7 @@ static void contenders_of_one_client(void **state)
     end();
 }
 
-/* Those that ask in one batch stand in line in the order in which they asked. */
+/* Those that ask in one batch stand in the queue in the order in which they asked. */
 static void one_batch_has_an_order(void **state)
 {
     fixture *f = *state;
@@ -603,7 +604,7 @@ int main(void)
         TEST(entering_buries_the_dead),
         TEST(the_next_client_sweeps),
         TEST(the_first_is_frozen),
-        TEST(the_first_cannot_be_rung),
+        TEST(the_first_cannot_be_notified),
         TEST(without_a_socket),
         TEST(the_folder_is_removed),
         TEST(more_calls_than_datagrams),
@@ -615,5 +616,5 @@ int main(void)
         TEST(looking_ends),
         TEST(about_flood),
     };
-    return cmocka_run_group_tests_name("sqlite line", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sqlite queue", tests, NULL, NULL);
 }

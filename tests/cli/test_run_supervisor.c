@@ -321,5 +321,5 @@ int main(int argc, char **argv)
         TEST(a_stopped_command_is_woken),
         TEST(a_stopped_command_dies_with_the_wrapper),
     };
-    return cmocka_run_group_tests_name("run_guard", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("run_supervisor", tests, NULL, NULL);
 }

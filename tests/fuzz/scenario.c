@@ -1,16 +1,16 @@
-/* See story.h. */
-#include "fuzz/story.h"
+/* See scenario.h. */
+#include "fuzz/scenario.h"
 
 #include <string.h>
 
 #include "fuzz/wires.h"
 
-const char *const story_mutexes[STORY_MUTEXES] = {"m", "a}:b", "{n}"};
-const char *const story_ids[STORY_IDS] = {"me", "you", "x}:y"};
+const char *const scenario_mutexes[SCENARIO_MUTEXES] = {"m", "a}:b", "{n}"};
+const char *const scenario_ids[SCENARIO_IDS] = {"me", "you", "x}:y"};
 
-bool story_begin(story *s, const simba_backend *backend, const char *url)
+bool scenario_begin(scenario *s, const simba_backend *backend, const char *url)
 {
-    *s = (story){.host = malloc(sizeof *s->host)};
+    *s = (scenario){.host = malloc(sizeof *s->host)};
     FUZZ_CHECK(s->host);
     if (fuzz_host_open(s->host, backend, url))
         return true;
@@ -18,24 +18,24 @@ bool story_begin(story *s, const simba_backend *backend, const char *url)
     return false;
 }
 
-void story_end(story *s)
+void scenario_end(scenario *s)
 {
-    for (size_t i = 0; i < STORY_MUTEXES; i++)
+    for (size_t i = 0; i < SCENARIO_MUTEXES; i++)
         if (s->is_watched[i])
-            s->host->backend->unwatch(s->host->store, &s->topics[i]);
+            s->host->backend->unwatch(s->host->store, &s->watches[i]);
     fuzz_host_close(s->host);
     free(s->host);
 }
 
-void story_request(story *s, fuzz_input *in)
+void scenario_request(scenario *s, fuzz_input *in)
 {
     static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,         SIMBA_OP_RELEASE, SIMBA_OP_READ,
                                    SIMBA_OP_LIST,    SIMBA_OP_FORCE_RELEASE, SIMBA_OP_EXAMINE, SIMBA_OP_ACQUIRE};
-    simba_request request = {.op = ops[fuzz_below(in, 8)], .id = story_ids[fuzz_below(in, STORY_IDS)]};
+    simba_request request = {.op = ops[fuzz_below(in, 8)], .id = scenario_ids[fuzz_below(in, SCENARIO_IDS)]};
     request.queue = fuzz_below(in, 2);
     request.nonce = fuzz_below(in, 4);
     request.token = request.op == SIMBA_OP_ACQUIRE ? 0 : fuzz_byte(in);
-    request.mutex = story_mutexes[fuzz_below(in, STORY_MUTEXES)];
+    request.mutex = scenario_mutexes[fuzz_below(in, SCENARIO_MUTEXES)];
     if (request.op == SIMBA_OP_EXAMINE && !(s->host->backend->caps & SIMBA_CAP_EXAMINE))
         request.op = SIMBA_OP_LIST;
     if (request.op == SIMBA_OP_LIST || request.op == SIMBA_OP_EXAMINE)
@@ -45,12 +45,12 @@ void story_request(story *s, fuzz_input *in)
     fuzz_host_ask(s->host, &request);
 }
 
-void story_note(const story *s, fuzz_input *in)
+void scenario_note(const scenario *s, fuzz_input *in)
 {
     static const simba_op ops[] = {SIMBA_OP_WRITE_NOTE, SIMBA_OP_READ_NOTE, SIMBA_OP_FORGET};
     simba_request request = {.op = ops[fuzz_below(in, 3)],
-                             .mutex = story_mutexes[fuzz_below(in, STORY_MUTEXES)],
-                             .id = story_ids[fuzz_below(in, STORY_IDS)]};
+                             .mutex = scenario_mutexes[fuzz_below(in, SCENARIO_MUTEXES)],
+                             .id = scenario_ids[fuzz_below(in, SCENARIO_IDS)]};
     if (request.op == SIMBA_OP_WRITE_NOTE) {
         request.note = "page 1";
         request.note_size = fuzz_below(in, 7);
@@ -61,30 +61,30 @@ void story_note(const story *s, fuzz_input *in)
     fuzz_host_ask(s->host, &request);
 }
 
-void story_topic(story *s, fuzz_input *in)
+void scenario_watch(scenario *s, fuzz_input *in)
 {
     const fuzz_host *h = s->host;
-    const unsigned i = fuzz_below(in, STORY_MUTEXES);
-    s->topics[i].mutex = story_mutexes[i];
+    const unsigned i = fuzz_below(in, SCENARIO_MUTEXES);
+    s->watches[i].mutex = scenario_mutexes[i];
     if (!s->is_watched[i])
-        s->topics[i].observed = fuzz_below(in, 2);
+        s->watches[i].observed = fuzz_below(in, 2);
     if (s->is_watched[i])
-        h->backend->unwatch(h->store, &s->topics[i]);
-    s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->topics[i]) == 0;
+        h->backend->unwatch(h->store, &s->watches[i]);
+    s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->watches[i]) == 0;
 }
 
-void story_turn(story *s, fuzz_input *in, const story_server *server)
+void scenario_step(scenario *s, fuzz_input *in, const scenario_server *server)
 {
     switch (fuzz_below(in, 12)) {
     case 0:
     case 1:
-        story_request(s, in);
+        scenario_request(s, in);
         break;
     case 2:
-        story_note(s, in);
+        scenario_note(s, in);
         break;
     case 3:
-        story_topic(s, in);
+        scenario_watch(s, in);
         break;
     case 4:
         if (fuzz_wire_count > 0)
@@ -97,6 +97,6 @@ void story_turn(story *s, fuzz_input *in, const story_server *server)
         if (server->answer)
             server->answer(in);
         else
-            story_request(s, in);
+            scenario_request(s, in);
     }
 }

@@ -1,17 +1,17 @@
-/* Decides what to tell a contender's application. It queues nothing: flags record what happened, and when the
- * callback can run, it derives from them what to tell. So it allocates nothing, and nothing can pile up. Pure, like
+/* The callbacks of a contender that are still to run. There is no queue: flags record what happened, and when a callback can
+ * run, simba__pending_take derives from them which ones. So nothing is allocated, and nothing can pile up. Pure, like
  * contention.h: the dispatcher asks here which callbacks to run. */
-#ifndef SIMBA_CORE_TELLING_H
-#define SIMBA_CORE_TELLING_H
+#ifndef SIMBA_CORE_PENDING_H
+#define SIMBA_CORE_PENDING_H
 
 #include "core/contention.h"
 
-typedef struct simba__telling {
+typedef struct simba__pending {
     simba_owner told; /* the owner as the application knows it */
     uint8_t reason;
     bool acquired, released, changed; /* to be told */
     bool noted;                       /* likewise: the note may be another one. Whoever runs callbacks takes it back */
-} simba__telling;
+} simba__pending;
 
 /* The callbacks to run now, in this order. After them, if `ack`: send ACK. */
 typedef struct simba__tell {
@@ -24,9 +24,9 @@ typedef struct simba__tell {
 } simba__tell;
 
 /* Note what happened. True: there is something to tell. */
-bool simba__telling_note(simba__telling *telling, const simba__actions *actions, bool wants_changes);
+bool simba__pending_note(simba__pending *pending, const simba__actions *actions, bool wants_changes);
 
 /* Take what is to be told; `owner` is the one that the machine knows of, and the application knows of afterwards. False: nothing. */
-bool simba__telling_take(simba__telling *telling, const simba_owner *owner, simba__tell *ret_tell);
+bool simba__pending_take(simba__pending *pending, const simba_owner *owner, simba__tell *ret_tell);
 
 #endif
