@@ -109,7 +109,7 @@ static void until_told(struct shift *shift, simba_run *run)
 static void fixed_rate(void **state)
 {
     (void)state;
-    enum { PERIOD_MS = 20, WORK_MS = 12, RUNS = 10 };
+    enum { PERIOD_MS = 40, WORK_MS = 30, RUNS = 8 };
     simba_client *client = client_open(NULL);
     struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, PERIOD_MS));
     shift->work_ms = WORK_MS;

@@ -90,7 +90,7 @@ static void many_threads_do_not_delay_the_timers(void **state)
     const int64_t busy_ms = ticker_lag_ms(&busy);
     const int64_t idle_ms = ticker_lag_ms(&idle);
     printf("# timers are up to %lld ms late, without the threads %lld ms\n", (long long)busy_ms, (long long)idle_ms);
-    assert_true(busy_ms < idle_ms + 10);
+    assert_true(busy_ms < 2 * idle_ms + 20); /* without a door for the poller it is hundreds of milliseconds */
 }
 
 int main(void)
