@@ -166,7 +166,8 @@ static void queue_lost(void **state)
     snprintf(url, sizeof url, FORMAT, postgresql.hosts);
     open_arena(url, arena_timing(10 * ARENA_LONG_MS, 10 * ARENA_LONG_MS));
     ref_scene("queue lost");
-    assert_true(REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1));
+    if (!REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1))
+        fail_msg("%ld waiters, not %d", waiters(), N - 1);
     restart();
     assert_true(REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1));
     assert_hands_over();
