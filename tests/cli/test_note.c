@@ -176,6 +176,11 @@ static void elect_hands_on_notes(void **state)
         START("elect", "--on-acquired", up, "--on-released", "echo \"$SIMBA_NOTE left\" > $SIMBA_NOTE_FILE", "m");
     await_text_in(p.out_path, "acquired m");
     await_text_in(in_dir("log"), "found\n");
+    const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
+    do { /* the note is kept when the command has ended */
+        assert_int_equal(RUN("note", "get", "m"), 0);
+        assert_true(now_ns() < end_ns);
+    } while (strstr(out_of(&last), "led") == NULL);
     kill(p.pid, SIGTERM);
     assert_int_equal(finish(&p), 0);
     assert_note("led left\n");
