@@ -3,7 +3,7 @@
 
 #include "backends/test_mysql.h"
 
-static int socket_of(const simba__sql_session *session)
+static int socket_of(const simba__sql_connection *session)
 {
     const simba__my_conn *conn = session->conn;
     return (int)mysql_get_socket(conn->mysql);

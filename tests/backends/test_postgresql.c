@@ -352,7 +352,7 @@ static void departed_waiter(void **state)
 }
 
 /* The client's end of a connection. */
-static int port_of(const simba__sql_session *session)
+static int port_of(const simba__sql_connection *session)
 {
     struct sockaddr_in address;
     socklen_t size = sizeof address;

@@ -3,7 +3,7 @@
 
 #include "backends/test_postgresql.h"
 
-static int socket_of(const simba__sql_session *session)
+static int socket_of(const simba__sql_connection *session)
 {
     const simba__pg_conn *conn = session->conn;
     return PQsocket(conn->pg);

@@ -12,7 +12,7 @@
 #define ANSWER_TIMEOUT_NS (4 * SIM_S)  /* likewise */
 
 typedef struct conn {
-    simba__sql_session *session;
+    simba__sql_connection *session;
     simba_host *host;
     sim *s;
     unsigned process;
@@ -323,7 +323,7 @@ static const simba__sql_dialect queued = {.has_waiters = true,
 static int init_by(store *self, simba_host *host, const simba__sql_dialect *by, simba_error *err)
 {
     conn *const conns[] = {&self->writer, &self->reader};
-    simba__sql_session *const sessions[] = {&self->sql.writer, &self->sql.reader};
+    simba__sql_connection *const sessions[] = {&self->sql.writer, &self->sql.reader};
     unsigned process = 0;
     sim *s = client_running(&process);
     for (size_t i = 0; i < 2; i++) {

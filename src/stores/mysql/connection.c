@@ -108,9 +108,9 @@ static void done(simba_job *job)
         end(conn, false);
     }
     if (conn->mysql)
-        simba__sql_opened(conn->session);
+        simba__sql_opened(conn->owner);
     else
-        simba__sql_lost(conn->session, &conn->why);
+        simba__sql_lost(conn->owner, &conn->why);
 }
 
 static void open_conn(void *any)
@@ -164,7 +164,7 @@ static void answered(simba__my_conn *conn, const simba__sql_failure *why)
     }
     if (why && (why->effect == SIMBA__SQL_LOST || why->effect == SIMBA__SQL_AWAY))
         end(conn, false);
-    simba__sql_answered(conn->session, why);
+    simba__sql_answered(conn->owner, why);
 }
 
 static void fail(simba__my_conn *conn)
@@ -189,7 +189,7 @@ static void tell_row(simba__my_conn *conn)
     const unsigned long *lengths = mysql_fetch_lengths(conn->result);
     for (unsigned i = 0; i < count; i++)
         cells[i] = (simba__sql_cell){conn->row[i], lengths[i]};
-    simba__sql_took_row(conn->session, conn->results, cells, count);
+    simba__sql_took_row(conn->owner, conn->results, cells, count);
 }
 
 /* A call is over: what follows. False: nothing does. */
@@ -291,7 +291,7 @@ static void on_ready(simba_io *io, unsigned events)
     if (conn->call == SIMBA__MY_NO_CALL) { /* the server has ended it, or says what it was not asked */
         (void)simba__my_fail(conn, CR_SERVER_LOST, "the connection is lost", &why);
         end(conn, true);
-        simba__sql_lost(conn->session, &why);
+        simba__sql_lost(conn->owner, &why);
         return;
     }
     const int happened =
@@ -359,11 +359,11 @@ static void put_text(simba__buffer *out, const char *text)
 #define NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
 
 int simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my_options *options,
-                        simba__sql_session *session)
+                        simba__sql_connection *owner)
 {
     *conn = (simba__my_conn){.host = host,
                              .options = options,
-                             .session = session,
+                             .owner = owner,
                              .fd = -1,
                              .job = {.run = run, .done = done},
                              .io = {.ready = on_ready},

@@ -54,7 +54,7 @@ typedef enum simba__my_call { SIMBA__MY_NO_CALL, SIMBA__MY_QUERY, SIMBA__MY_NEXT
 typedef struct simba__my_conn {
     simba_host *host;
     const simba__my_options *options;
-    simba__sql_session *session;
+    simba__sql_connection *owner;
     MYSQL *mysql; /* NULL: not connected */
     simba__my_schema schema;
     simba__sql_words words;
@@ -85,7 +85,7 @@ typedef struct simba__my_conn {
 
 /* SIMBA_ENOMEM. */
 int simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my_options *options,
-                        simba__sql_session *session);
+                        simba__sql_connection *owner);
 void simba__my_conn_fini(simba__my_conn *conn);
 extern const simba__sql_dialect simba__my_dialect;
 

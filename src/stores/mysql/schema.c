@@ -1,4 +1,4 @@
-/* The table: what it is like, how it is made, and what to say about it. One statement after another, as the session asks for them.
+/* The table: what it is like, how it is made, and what to say about it. One statement after another, as the connection asks for them.
  *
  * stores/sql/row.h explains the columns. The first six are those of Simba on the JVM. The others are simba's, nullable and not named by
  * any statement of the JVM's, so that both can share the table. `simba init` adds what is missing. */

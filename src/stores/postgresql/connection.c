@@ -88,9 +88,9 @@ static void lose(simba__pg_conn *conn, const simba__sql_failure *why)
         told.effect = SIMBA__SQL_LOST; /* whatever else it was, the connection is over */
     shut(conn);
     if (is_asked)
-        simba__sql_answered(conn->session, &told);
+        simba__sql_answered(conn->owner, &told);
     else
-        simba__sql_lost(conn->session, &told);
+        simba__sql_lost(conn->owner, &told);
 }
 
 static void lose_memory(simba__pg_conn *conn)
@@ -123,7 +123,7 @@ static void finish_ask(simba__pg_conn *conn)
     if (PQstatus(conn->pg) == CONNECTION_BAD ||
         (has_failed && (why.effect == SIMBA__SQL_LOST || why.effect == SIMBA__SQL_AWAY)))
         shut(conn);
-    simba__sql_answered(conn->session, has_failed || conn->is_unreplicated ? &why : NULL);
+    simba__sql_answered(conn->owner, has_failed || conn->is_unreplicated ? &why : NULL);
 }
 
 static void tell_rows(simba__pg_conn *conn, const PGresult *result)
@@ -135,7 +135,7 @@ static void tell_rows(simba__pg_conn *conn, const PGresult *result)
         for (int i = 0; i < count; i++)
             cells[i] = (simba__sql_cell){PQgetisnull(result, row, i) ? NULL : PQgetvalue(result, row, i),
                                          (size_t)PQgetlength(result, row, i)};
-        simba__sql_took_row(conn->session, conn->results, cells, (unsigned)count);
+        simba__sql_took_row(conn->owner, conn->results, cells, (unsigned)count);
     }
 }
 
@@ -158,7 +158,7 @@ static void take_notifications(simba__pg_conn *conn)
     const unsigned life = conn->life;
     PGnotify *notify;
     while (conn->life == life && (notify = PQnotifies(conn->pg))) {
-        simba__sql_notified(conn->session, notify->extra);
+        simba__sql_notified(conn->owner, notify->extra);
         PQfreemem(notify);
     }
 }
@@ -264,7 +264,7 @@ static void come_up(simba__pg_conn *conn)
     }
     PQsetErrorVerbosity(conn->pg, PQERRORS_DEFAULT);
     conn->state = SIMBA__PG_IDLE;
-    simba__sql_opened(conn->session);
+    simba__sql_opened(conn->owner);
 }
 
 static void go_on_connecting(simba__pg_conn *conn, PostgresPollingStatusType status)
@@ -458,12 +458,12 @@ static void put_bytes(simba__buffer *out, const void *bytes, size_t size)
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
 int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
-                        simba__sql_session *session)
+                        simba__sql_connection *owner)
 {
     const char *format = options->schema[0] ? "\"%s\".\"%s%s\"" : "%s\"%s%s\"";
     conn->host = host;
     conn->options = options;
-    conn->session = session;
+    conn->owner = owner;
     conn->io.ready = on_ready;
     conn->timer.fire = on_timer;
     conn->resolver = (simba__resolver){

@@ -54,7 +54,7 @@ typedef enum simba__pg_state {
 typedef struct simba__pg_conn {
     simba_host *host;
     const simba__pg_options *options;
-    simba__sql_session *session;
+    simba__sql_connection *owner;
     simba__pg_state state;
     unsigned life; /* counts the times that it was shut */
     PGconn *pg;    /* NULL: there is none */
@@ -84,7 +84,7 @@ typedef struct simba__pg_conn {
 
 /* SIMBA_ENOMEM. */
 int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
-                        simba__sql_session *session);
+                        simba__sql_connection *owner);
 void simba__pg_conn_fini(simba__pg_conn *conn);
 extern const simba__sql_dialect simba__pg_dialect;
 

@@ -1,4 +1,4 @@
-/* The tables: what they are like, how they are made, and what to say about them. One statement after another, as the session asks for
+/* The tables: what they are like, how they are made, and what to say about them. One statement after another, as the connection asks for
  * them. In the texts, @T is the table, @W that of the waiters; @S is the schema and @N the table without quotes. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@
 enum { KEEP_ITEMS = 64 };
 
 static void lock(simba__sql_store *store);
-static void answered(simba__sql_session *session, const simba__sql_failure *why);
+static void answered(simba__sql_connection *connection, const simba__sql_failure *why);
 
 /* --- memory ------------------------------------------------------------------------------------------------ */
 
@@ -172,14 +172,15 @@ simba__sql_row *simba__sql_batch_find(const simba__sql_batch *batch, const char 
 /* --- packet 1 ------------------------------------------------------------------------------------------------- */
 
 /* A row, a waiter or the time. A name that only the column takes for one of these is not found. */
-static void take_locked(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count)
+static void take_locked(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells,
+                        unsigned count)
 {
-    simba__sql_batch *batch = &session->store->batch;
+    simba__sql_batch *batch = &connection->store->batch;
     const unsigned of_waiters = batch->ask.waited_count > 0;
     if (result == 0 && count == SIMBA__SQL_LOCK_COLUMNS) {
         simba__sql_row *row = cells[0].text ? simba__sql_batch_find(batch, cells[0].text) : NULL;
         if (row) {
-            simba__sql_row_decode(row, cells, session->table.version_max);
+            simba__sql_row_decode(row, cells, connection->table.version_max);
             row->presence = SIMBA__SQL_LOCKED;
         }
     } else if (result == of_waiters && of_waiters) {
@@ -189,23 +190,23 @@ static void take_locked(simba__sql_session *session, unsigned result, const simb
     }
 }
 
-static void take_seen(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count)
+static void take_seen(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells, unsigned count)
 {
-    simba__sql_batch *batch = &session->store->batch;
+    simba__sql_batch *batch = &connection->store->batch;
     simba__sql_row *row = result == 0 && count == SIMBA__SQL_READ_COLUMNS && cells[0].text
                               ? simba__sql_batch_find(batch, cells[0].text)
                               : NULL;
     if (row && row->presence == SIMBA__SQL_MISSING)
-        simba__sql_row_decode(row, cells, session->table.version_max);
+        simba__sql_row_decode(row, cells, connection->table.version_max);
 }
 
 static void ask(simba__sql_store *store, simba__sql_phase phase, simba__sql_ask what,
-                void (*row)(simba__sql_session *, unsigned, const simba__sql_cell *, unsigned))
+                void (*row)(simba__sql_connection *, unsigned, const simba__sql_cell *, unsigned))
 {
     simba__sql_batch *batch = &store->batch;
     batch->phase = phase;
     batch->ask = what;
-    simba__sql_session_ask(&store->writer, &batch->ask, wanted(batch), row, answered);
+    simba__sql_connection_ask(&store->writer, &batch->ask, wanted(batch), row, answered);
 }
 
 static void lock(simba__sql_store *store)
@@ -426,7 +427,7 @@ static void recover(simba__sql_store *store, const simba__sql_failure *why)
     const bool is_over = why->effect == SIMBA__SQL_LOST || why->effect == SIMBA__SQL_AWAY;
     if (phase == SIMBA__SQL_UNDOES) {
         if (!is_over)
-            simba__sql_session_close(&store->writer);
+            simba__sql_connection_close(&store->writer);
     } else if (why->effect == SIMBA__SQL_LOST && phase != SIMBA__SQL_WRITES) {
         repeat_all(store, false, SIMBA__SQL_WAS_REPEATED, why);
     } else if (why->effect == SIMBA__SQL_AGAIN) {
@@ -492,9 +493,9 @@ static bool make_missing(simba__sql_store *store)
     return count > 0;
 }
 
-static void answered(simba__sql_session *session, const simba__sql_failure *why)
+static void answered(simba__sql_connection *connection, const simba__sql_failure *why)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     simba__sql_batch *batch = &store->batch;
     simba__sql_failure wrong_clock;
     if (why) {

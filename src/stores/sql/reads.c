@@ -64,13 +64,13 @@ static void answer_reads(simba__sql_store *store, const simba__sql_row *row)
         }
 }
 
-static void take_read(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count)
+static void take_read(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells, unsigned count)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     simba__sql_row row = {.mutex = cells[0].text};
     if (result != 0 || count != SIMBA__SQL_READ_COLUMNS || !row.mutex)
         return;
-    simba__sql_row_decode(&row, cells, session->table.version_max);
+    simba__sql_row_decode(&row, cells, connection->table.version_max);
     if (!simba__sql_clock(&cells[SIMBA__SQL_NOW], &row.now_ms))
         row.flaw = "the server's clock is out of range";
     if (!row.flaw) {
@@ -117,9 +117,10 @@ static simba_request *take_single(simba__sql_store *store)
     return request ? request : simba__sql_list_take(&store->expired);
 }
 
-static void take_read_note(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count)
+static void take_read_note(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells,
+                           unsigned count)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     simba_request *request = single(store);
     char bytes[SIMBA_NOTE_MAX];
     simba_stored_note note;
@@ -160,9 +161,10 @@ static void tell_flaw(simba__sql_store *store, const char *mutex, const char *fl
                      store->place.where, store->place.table, name, flaw);
 }
 
-static void take_listed(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count)
+static void take_listed(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells,
+                        unsigned count)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     simba_request *request = single(store);
     simba__sql_row row = {.mutex = cells[0].text ? cells[0].text : ""};
     char bytes[SIMBA_NOTE_MAX];
@@ -170,7 +172,7 @@ static void take_listed(simba__sql_session *session, unsigned result, const simb
     simba_error why = {0};
     if (!request || result != 0 || count != SIMBA__SQL_COLUMNS)
         return;
-    simba__sql_row_decode(&row, cells, session->table.version_max);
+    simba__sql_row_decode(&row, cells, connection->table.version_max);
     const bool has_clock = simba__sql_clock(&cells[SIMBA__SQL_NOW], &row.now_ms);
     const bool has_note = take_note(cells, bytes, &note);
     if (row.is_forgotten || (request->mutex && fnmatch(request->mutex, row.mutex, 0) != 0))
@@ -281,16 +283,16 @@ void simba__sql_reads_fail(simba__sql_store *store, const simba__sql_failure *wh
         end_polls(store, false);
 }
 
-static void answered(simba__sql_session *session, const simba__sql_failure *why)
+static void answered(simba__sql_connection *connection, const simba__sql_failure *why)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     const simba__sql_kind kind = store->read.kind;
     const size_t flaws = store->flaws;
     simba__sql_row none = {0};
     store->reads_by = NULL;
     store->flaws = 0;
     if (why) {
-        fail_asked(store, why, why->effect == SIMBA__SQL_LOST && !session->has_rows);
+        fail_asked(store, why, why->effect == SIMBA__SQL_LOST && !connection->has_rows);
         end_polls(store, false);
         return;
     }
@@ -312,44 +314,44 @@ static void answered(simba__sql_session *session, const simba__sql_failure *why)
     store->host->complete(store->host, request);
 }
 
-static void examined(simba__sql_session *session, const simba__sql_failure *why)
+static void examined(simba__sql_connection *connection, const simba__sql_failure *why)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     simba__sql_findings findings = {store, single(store)};
     if (!why && findings.request)
-        store->dialect->examine(session->conn, &findings);
-    answered(session, why);
+        store->dialect->examine(connection->conn, &findings);
+    answered(connection, why);
 }
 
 /* One request of another kind than READ. */
-static void begin_single(simba__sql_store *store, simba__sql_session *session)
+static void begin_single(simba__sql_store *store, simba__sql_connection *connection)
 {
     simba_request *request = store->reads.first;
     store->reads.first = request->next;
     if (!request->next)
         store->reads.end = &store->reads.first;
     simba__sql_list_append(&store->asked, request);
-    store->reads_by = session;
+    store->reads_by = connection;
     store->latest_polled = false;
     if (request->op == SIMBA_OP_EXAMINE) {
         store->read.kind = SIMBA__SQL_TEXT;
-        simba__sql_session_look(session, SIMBA__SQL_TO_EXAMINE, 1, examined);
+        simba__sql_connection_look(connection, SIMBA__SQL_TO_EXAMINE, 1, examined);
         return;
     }
     const bool is_list = request->op == SIMBA_OP_LIST;
     store->names[0] = request->mutex;
     store->read =
         (simba__sql_ask){.kind = is_list ? SIMBA__SQL_LIST : SIMBA__SQL_READ_NOTE, .names = store->names, .count = 1};
-    simba__sql_session_ask(session, &store->read, 1, is_list ? take_listed : take_read_note, answered);
+    simba__sql_connection_ask(connection, &store->read, 1, is_list ? take_listed : take_read_note, answered);
 }
 
 /* All READs and the polls that are due, as many as a statement takes. */
-static bool begin_reads(simba__sql_store *store, simba__sql_session *session, simba_local now)
+static bool begin_reads(simba__sql_store *store, simba__sql_connection *connection, simba_local now)
 {
     size_t count = 0, wanted = 0;
     for (simba_request *r = simba__sql_list_take(&store->reads), *next; r; r = next) {
         next = r->next;
-        const bool is_taken = r->op == SIMBA_OP_READ && count < session->table.rows_max;
+        const bool is_taken = r->op == SIMBA_OP_READ && count < connection->table.rows_max;
         simba__sql_list_append(is_taken ? &store->asked : &store->reads, r);
         if (is_taken)
             store->names[count++] = r->mutex;
@@ -361,20 +363,20 @@ static bool begin_reads(simba__sql_store *store, simba__sql_session *session, si
     for (simba__list_item *item = store->polled.first; item; item = item->next) {
         simba__sql_polled *polled = SIMBA__OF_ITEM(item, simba__sql_polled, asked);
         polled->is_found = false;
-        polled->is_asked = count < session->table.rows_max;
+        polled->is_asked = count < connection->table.rows_max;
         if (polled->is_asked)
             store->names[count++] = polled->watch->mutex;
     }
     if (count == 0)
         return false;
-    store->reads_by = session;
+    store->reads_by = connection;
     store->latest_polled = true;
     store->read = (simba__sql_ask){.kind = SIMBA__SQL_READ, .names = store->names, .count = count};
-    simba__sql_session_ask(session, &store->read, wanted, take_read, answered);
+    simba__sql_connection_ask(connection, &store->read, wanted, take_read, answered);
     return true;
 }
 
-bool simba__sql_reads_begin(simba__sql_store *store, simba__sql_session *session)
+bool simba__sql_reads_begin(simba__sql_store *store, simba__sql_connection *connection)
 {
     const simba_local now = store->host->now(store->host);
     const simba_request *first = store->reads.first;
@@ -388,14 +390,14 @@ bool simba__sql_reads_begin(simba__sql_store *store, simba__sql_session *session
         return false;
     }
     const bool is_examine = first && first->op == SIMBA_OP_EXAMINE;
-    if (session->unusable.error.code < 0 && !is_examine) {
-        const simba__sql_failure why = session->unusable;
-        simba__sql_session_close(session);
+    if (connection->unusable.error.code < 0 && !is_examine) {
+        const simba__sql_failure why = connection->unusable;
+        simba__sql_connection_close(connection);
         simba__sql_reads_fail(store, &why);
     } else if (first && first->op != SIMBA_OP_READ && (store->latest_polled || !polls || is_examine)) {
-        begin_single(store, session);
+        begin_single(store, connection);
     } else {
-        return begin_reads(store, session, now);
+        return begin_reads(store, connection, now);
     }
     return true;
 }

@@ -30,7 +30,7 @@
  * Two connections: the writer has batches and PREPARE, the reader everything else, and it listens. Each has one statement under way.
  * Requests gather meanwhile and form the next batch.
  *
- *   store.c    the contract: queues, deadlines, answers         session.c     a connection that is ready
+ *   store.c    the contract: queues, deadlines, answers         connection.c     a connection that is ready
  *   batch.c    lock, decide, write                              reads.c       READ, polls, READ_NOTE, LIST, EXAMINE
  *   waiting.c  waiters, notifications                           polling.c     which rows to poll, and when
  *   row.c      cells to core/row.c and back                     grants.c      what this client remembers of rows
@@ -45,7 +45,7 @@
 #include "util/error.h"
 
 typedef struct simba__sql_store simba__sql_store;
-typedef struct simba__sql_session simba__sql_session;
+typedef struct simba__sql_connection simba__sql_connection;
 typedef struct simba__sql_batch simba__sql_batch;
 
 enum { SIMBA__SQL_ROWS_MAX = 512 /* of a batch */, SIMBA__SQL_WINDOW = 1024 };
@@ -174,17 +174,18 @@ typedef struct simba__sql_dialect {
     void (*examine)(void *conn, simba__sql_findings *findings);
 } simba__sql_dialect;
 
-/* For dialects. `session` is the one that the connection belongs to. */
-void simba__sql_opened(simba__sql_session *session);
+/* For dialects. `connection` is the one that the connection belongs to. */
+void simba__sql_opened(simba__sql_connection *connection);
 /* `result` counts the results that have columns. */
-void simba__sql_took_row(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count);
+void simba__sql_took_row(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells,
+                         unsigned count);
 /* A failure that is LOST or AWAY, and the connection is shut; or it is idle. */
-void simba__sql_answered(simba__sql_session *session, const simba__sql_failure *why);
+void simba__sql_answered(simba__sql_connection *connection, const simba__sql_failure *why);
 /* It could not be opened, or has ended by itself while nothing was asked. */
-void simba__sql_lost(simba__sql_session *session, const simba__sql_failure *why);
-void simba__sql_notified(simba__sql_session *session, const char *payload);
+void simba__sql_lost(simba__sql_connection *connection, const simba__sql_failure *why);
+void simba__sql_notified(simba__sql_connection *connection, const char *payload);
 
-/* --- sessions ---------------------------------------------------------------------------------------------- */
+/* --- connections ---------------------------------------------------------------------------------------------- */
 
 typedef enum simba__sql_state {
     SIMBA__SQL_SHUT,
@@ -195,7 +196,7 @@ typedef enum simba__sql_state {
     SIMBA__SQL_ASKED,
 } simba__sql_state;
 
-struct simba__sql_session {
+struct simba__sql_connection {
     simba__sql_store *store;
     void *conn;
     simba__sql_state state;
@@ -209,8 +210,8 @@ struct simba__sql_session {
     simba__sql_failure why; /* the latest of them */
 
     const simba__sql_ask *ask;
-    void (*row)(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count);
-    void (*answered)(simba__sql_session *session, const simba__sql_failure *why);
+    void (*row)(simba__sql_connection *connection, unsigned result, const simba__sql_cell *cells, unsigned count);
+    void (*answered)(simba__sql_connection *connection, const simba__sql_failure *why);
     simba_local asked_at;
     size_t wanted;       /* requests that wait for the answer and have not expired */
     simba_local overdue; /* when to give the connection up, if nothing is wanted any more */
@@ -218,21 +219,21 @@ struct simba__sql_session {
     bool is_repeated;    /* what was lost is asked again; until there is an answer */
 };
 
-/* Open it if it is shut and its pause is over. `is_asked`: for requests. False: it is too early; `session->why` says why. */
-bool simba__sql_session_open(simba__sql_session *session, bool is_asked);
+/* Open it if it is shut and its pause is over. `is_asked`: for requests. False: it is too early; `connection->why` says why. */
+bool simba__sql_connection_open(simba__sql_connection *connection, bool is_asked);
 /* READY. `wanted`: how many requests wait for it. The ask stays put. */
-void simba__sql_session_ask(simba__sql_session *session, const simba__sql_ask *ask, size_t wanted,
-                            void (*row)(simba__sql_session *, unsigned, const simba__sql_cell *, unsigned),
-                            void (*answered)(simba__sql_session *, const simba__sql_failure *));
+void simba__sql_connection_ask(simba__sql_connection *connection, const simba__sql_ask *ask, size_t wanted,
+                               void (*row)(simba__sql_connection *, unsigned, const simba__sql_cell *, unsigned),
+                               void (*answered)(simba__sql_connection *, const simba__sql_failure *));
 /* READY: the statements of schema.c; `answered` follows. */
-void simba__sql_session_look(simba__sql_session *session, simba__sql_purpose purpose, size_t wanted,
-                             void (*answered)(simba__sql_session *, const simba__sql_failure *));
+void simba__sql_connection_look(simba__sql_connection *connection, simba__sql_purpose purpose, size_t wanted,
+                                void (*answered)(simba__sql_connection *, const simba__sql_failure *));
 /* Its server is silent: give it up. What was asked fails as LOST. */
-void simba__sql_session_drop(simba__sql_session *session);
+void simba__sql_connection_drop(simba__sql_connection *connection);
 /* Close it, and say nothing to whoever has asked. */
-void simba__sql_session_close(simba__sql_session *session);
+void simba__sql_connection_close(simba__sql_connection *connection);
 /* A request that waits for the answer has expired. */
-void simba__sql_session_expired(simba__sql_session *session);
+void simba__sql_connection_expired(simba__sql_connection *connection);
 
 /* --- the batch --------------------------------------------------------------------------------------------- */
 
@@ -312,9 +313,9 @@ bool simba__sql_waiting_wants_writer(const simba__sql_store *store);
 bool simba__sql_waiting_needs_quiet(const simba__sql_store *store);
 void simba__sql_waiting_listen(simba__sql_store *store);
 void simba__sql_waiting_test(simba__sql_store *store);
-/* A session was opened, or was lost. */
-void simba__sql_waiting_opened(simba__sql_store *store, const simba__sql_session *session);
-void simba__sql_waiting_lost(simba__sql_store *store, const simba__sql_session *session);
+/* A connection was opened, or was lost. */
+void simba__sql_waiting_opened(simba__sql_store *store, const simba__sql_connection *connection);
+void simba__sql_waiting_lost(simba__sql_store *store, const simba__sql_connection *connection);
 void simba__sql_waiting_heard(simba__sql_store *store, const char *payload);
 
 /* Are the waiters of this request's mutex to be read? */
@@ -327,8 +328,8 @@ void simba__sql_waiting_settle(simba__sql_store *store, const simba__sql_row *ro
 
 /* --- reads ------------------------------------------------------------------------------------------------- */
 
-/* This session is ready: begin with what waits. False: nothing does. */
-bool simba__sql_reads_begin(simba__sql_store *store, simba__sql_session *session);
+/* This connection is ready: begin with what waits. False: nothing does. */
+bool simba__sql_reads_begin(simba__sql_store *store, simba__sql_connection *connection);
 bool simba__sql_reads_wait(const simba__sql_store *store, simba_local now);
 /* They cannot be asked. */
 void simba__sql_reads_fail(simba__sql_store *store, const simba__sql_failure *why);
@@ -361,21 +362,21 @@ struct simba__sql_store {
     const simba__sql_dialect *dialect;
     simba__sql_place place;
     simba__sql_life life;
-    simba__sql_session writer, reader;
+    simba__sql_connection writer, reader;
     simba__sql_list renewals, writes, reads;
     simba__sql_list prepares;
     simba_request *preparing; /* NULL: none is */
     simba__sql_list aside;    /* their rows are locked */
     simba_timer again;        /* when to take some of those up */
     simba_timer poll;
-    simba_timer timeout; /* with sessions */
+    simba_timer timeout; /* with connections */
     simba__sql_batch batch;
     simba__sql_polling polling;
     simba__sql_grants grants;
     simba__sql_waiting waiting;
 
     /* reads.c: what is asked. */
-    simba__sql_session *reads_by; /* NULL: nothing is */
+    simba__sql_connection *reads_by; /* NULL: nothing is */
     simba__sql_ask read;
     simba__sql_list asked, expired; /* those that are asked */
     simba__list polled;             /* of simba__sql_polled: the polls that are asked, or are to be */
@@ -411,8 +412,8 @@ void simba__sql_stand_aside(simba__sql_store *store, simba_request *request);
 /* Fail all that wait for the writer. */
 void simba__sql_fail_writes(simba__sql_store *store, const simba__sql_failure *why);
 void simba__sql_go_on(simba__sql_store *store);
-/* A session has become ready or idle, or could not be opened. */
-void simba__sql_settled(simba__sql_session *session);
+/* A connection has become ready or idle, or could not be opened. */
+void simba__sql_settled(simba__sql_connection *connection);
 /* The timer fires at `at` at the latest. */
 void simba__sql_arm_timeout(simba__sql_store *store, simba_local at);
 

@@ -1,4 +1,4 @@
-/* The contract of simba/backend.h: queues of requests, their deadlines, and which session they go to. See sql.h. */
+/* The contract of simba/backend.h: queues of requests, their deadlines, and which connection they go to. See sql.h. */
 #include <string.h>
 
 #include "stores/sql/sql.h"
@@ -149,10 +149,10 @@ static void on_again(simba_timer *timer, simba_local now)
 
 /* --- deadlines ----------------------------------------------------------------------------------------------- */
 
-static void drop_if_silent(simba__sql_session *session, simba_local now)
+static void drop_if_silent(simba__sql_connection *connection, simba_local now)
 {
-    if (session->state == SIMBA__SQL_ASKED && now.ns - session->asked_at.ns >= SILENT_NS)
-        simba__sql_session_drop(session);
+    if (connection->state == SIMBA__SQL_ASKED && now.ns - connection->asked_at.ns >= SILENT_NS)
+        simba__sql_connection_drop(connection);
 }
 
 /* The connection may have died. The next try of a renewal goes by another one. */
@@ -164,12 +164,12 @@ void simba__sql_expire(void *instance, simba_request *request)
     simba__sql_item *item = request->backend_data;
     if (item) {
         item->is_expired = true;
-        simba__sql_session_expired(&store->writer);
+        simba__sql_connection_expired(&store->writer);
     } else if (remove_from(&store->asked, request)) {
         simba__sql_list_append(&store->expired, request);
-        simba__sql_session_expired(store->reads_by);
+        simba__sql_connection_expired(store->reads_by);
     } else if (request == store->preparing) {
-        simba__sql_session_expired(&store->writer);
+        simba__sql_connection_expired(&store->writer);
     } else {
         const bool waited = remove_from(queue_of(store, request), request) || remove_from(&store->aside, request);
         SIMBA__ASSERT(waited);
@@ -183,17 +183,17 @@ void simba__sql_expire(void *instance, simba_request *request)
 static void on_timeout(simba_timer *timer, simba_local now)
 {
     simba__sql_store *store = SIMBA__OF_NODE(timer, simba__sql_store, timeout);
-    simba__sql_session *const sessions[] = {&store->writer, &store->reader};
+    simba__sql_connection *const connections[] = {&store->writer, &store->reader};
     int64_t next_ns = INT64_MAX;
     for (size_t i = 0; i < 2; i++) {
-        simba__sql_session *session = sessions[i];
-        const bool is_busy = session->state == SIMBA__SQL_ASKED || session->state == SIMBA__SQL_LOOKING;
-        if (!is_busy || session->wanted > 0)
+        simba__sql_connection *connection = connections[i];
+        const bool is_busy = connection->state == SIMBA__SQL_ASKED || connection->state == SIMBA__SQL_LOOKING;
+        if (!is_busy || connection->wanted > 0)
             continue;
-        if (session->overdue.ns <= now.ns)
-            simba__sql_session_drop(session);
+        if (connection->overdue.ns <= now.ns)
+            simba__sql_connection_drop(connection);
         else
-            next_ns = simba__min64(next_ns, session->overdue.ns);
+            next_ns = simba__min64(next_ns, connection->overdue.ns);
     }
     if (next_ns != INT64_MAX)
         simba__sql_arm_timeout(store, (simba_local){next_ns});
@@ -206,7 +206,7 @@ void simba__sql_arm_timeout(simba__sql_store *store, simba_local at)
         store->host->timer_set(store->host, &store->timeout, at);
 }
 
-/* --- sessions ------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------------------------- */
 
 void simba__sql_fail_writes(simba__sql_store *store, const simba__sql_failure *why)
 {
@@ -216,21 +216,21 @@ void simba__sql_fail_writes(simba__sql_store *store, const simba__sql_failure *w
 }
 
 /* The table cannot be used: the next request looks anew. */
-static bool is_unusable(simba__sql_session *session, simba__sql_failure *ret_why)
+static bool is_unusable(simba__sql_connection *connection, simba__sql_failure *ret_why)
 {
-    if (session->unusable.error.code == 0)
+    if (connection->unusable.error.code == 0)
         return false;
-    *ret_why = session->unusable;
-    simba__sql_session_close(session);
+    *ret_why = connection->unusable;
+    simba__sql_connection_close(connection);
     return true;
 }
 
-static void prepared(simba__sql_session *session, const simba__sql_failure *why)
+static void prepared(simba__sql_connection *connection, const simba__sql_failure *why)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     simba_request *request = store->preparing;
     store->preparing = NULL;
-    simba__sql_session_close(session); /* the next connection has the rights of this user as they are by then */
+    simba__sql_connection_close(connection); /* the next connection has the rights of this user as they are by then */
     if (request && why)
         simba__sql_tell(store, request, why);
     else if (request)
@@ -242,17 +242,17 @@ static void prepare(simba__sql_store *store)
     simba_request *request = store->prepares.first;
     (void)remove_from(&store->prepares, request);
     store->preparing = request;
-    simba__sql_session_look(&store->writer, SIMBA__SQL_TO_PREPARE, 1, prepared);
+    simba__sql_connection_look(&store->writer, SIMBA__SQL_TO_PREPARE, 1, prepared);
 }
 
 static void use_writer(simba__sql_store *store)
 {
-    simba__sql_session *writer = &store->writer;
+    simba__sql_connection *writer = &store->writer;
     simba__sql_failure why;
     const bool has_writes = store->renewals.first || store->writes.first;
     const bool is_asked = has_writes || store->prepares.first;
     const bool is_wanted = is_asked || simba__sql_waiting_wants_writer(store);
-    if (writer->state == SIMBA__SQL_SHUT && is_wanted && !simba__sql_session_open(writer, is_asked))
+    if (writer->state == SIMBA__SQL_SHUT && is_wanted && !simba__sql_connection_open(writer, is_asked))
         simba__sql_fail_writes(store, &writer->why);
     if (writer->state != SIMBA__SQL_READY)
         return;
@@ -272,10 +272,10 @@ static void use_writer(simba__sql_store *store)
 
 static void use_reader(simba__sql_store *store, simba_local now)
 {
-    simba__sql_session *reader = &store->reader;
+    simba__sql_connection *reader = &store->reader;
     const bool has_reads = simba__sql_reads_wait(store, now);
     const bool listens = simba__sql_waiting_wants_reader(store);
-    if (reader->state == SIMBA__SQL_SHUT && (has_reads || listens) && !simba__sql_session_open(reader, has_reads))
+    if (reader->state == SIMBA__SQL_SHUT && (has_reads || listens) && !simba__sql_connection_open(reader, has_reads))
         simba__sql_reads_fail(store, &reader->why);
     if (reader->state != SIMBA__SQL_READY)
         return;
@@ -290,7 +290,7 @@ static void arm_poll(simba__sql_store *store, simba_local now)
     const simba_local due = simba__sql_polling_due(&store->polling);
     if (store->polled.first || due.ns == INT64_MAX)
         return;
-    /* Due, and not begun: there is no session for it, or no memory. */
+    /* Due, and not begun: there is no connection for it, or no memory. */
     const int64_t soonest_ns = now.ns + 5 * SIMBA__NS_PER_MS;
     store->host->timer_set(store->host, &store->poll, (simba_local){simba__max64(due.ns, soonest_ns)});
 }
@@ -316,18 +316,18 @@ static void close_if_over(simba__sql_store *store)
 }
 
 /* The requests that the answers lead to are handed over first, so that they share a batch: hence `wake`. */
-void simba__sql_settled(simba__sql_session *session)
+void simba__sql_settled(simba__sql_connection *connection)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     if (store->life != SIMBA__SQL_OPEN) {
         close_if_over(store);
         return;
     }
-    if (session->state == SIMBA__SQL_SHUT && session->failures > 0) {
-        if (session == &store->writer)
-            simba__sql_fail_writes(store, &session->why);
+    if (connection->state == SIMBA__SQL_SHUT && connection->failures > 0) {
+        if (connection == &store->writer)
+            simba__sql_fail_writes(store, &connection->why);
         else
-            simba__sql_reads_fail(store, &session->why);
+            simba__sql_reads_fail(store, &connection->why);
     }
     const bool is_idle = !store->renewals.first && !store->writes.first && !store->prepares.first &&
                          !store->reads.first && store->polling.mutexes.count == 0;
@@ -366,10 +366,10 @@ void simba__sql_unwatch(void *instance, simba_watch *watch)
     watch->backend_data = NULL;
 }
 
-static void session_init(simba__sql_session *session, simba__sql_store *store, void *conn)
+static void connection_init(simba__sql_connection *connection, simba__sql_store *store, void *conn)
 {
-    session->store = store;
-    session->conn = conn;
+    connection->store = store;
+    connection->conn = conn;
 }
 
 int simba__sql_init(simba__sql_store *store, simba_host *host, const simba__sql_dialect *dialect,
@@ -385,8 +385,8 @@ int simba__sql_init(simba__sql_store *store, simba_host *host, const simba__sql_
     store->timeout.fire = on_timeout;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         list_init(lists[i]);
-    session_init(&store->writer, store, writer);
-    session_init(&store->reader, store, reader);
+    connection_init(&store->writer, store, writer);
+    connection_init(&store->reader, store, reader);
     simba__sql_polling_init(&store->polling, host->random(host));
     if (host->timer_add(host, &store->again) < 0 || host->timer_add(host, &store->poll) < 0 ||
         host->timer_add(host, &store->timeout) < 0 || simba__sql_waiting_init(store) < 0)
@@ -410,8 +410,8 @@ void simba__sql_close(void *instance)
     if (store->preparing)
         simba__sql_tell(store, store->preparing, &why);
     simba__sql_batch_end(store, &why);
-    simba__sql_session_close(&store->writer);
-    simba__sql_session_close(&store->reader);
+    simba__sql_connection_close(&store->writer);
+    simba__sql_connection_close(&store->reader);
     close_if_over(store);
 }
 

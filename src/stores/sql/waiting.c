@@ -262,8 +262,8 @@ static void on_timer(simba_timer *timer, simba_local now)
     if (waiting->hearing == SIMBA__SQL_DEAF) {
         set_hearing(store, SIMBA__SQL_OFF);
     } else if (waiting->has_heard || waiting->may_be_elsewhere) {
-        simba__sql_session_drop(&store->reader); /* if it still has an older read */
-        simba__sql_session_close(&store->reader);
+        simba__sql_connection_drop(&store->reader); /* if it still has an older read */
+        simba__sql_connection_close(&store->reader);
         simba__sql_waiting_lost(store, &store->reader);
     } else {
         become_deaf(store);
@@ -295,11 +295,11 @@ bool simba__sql_waiting_needs_quiet(const simba__sql_store *store)
     return store->waiting.hearing == SIMBA__SQL_LISTENS || store->waiting.hearing == SIMBA__SQL_TESTS;
 }
 
-static void listening(simba__sql_session *session, const simba__sql_failure *why)
+static void listening(simba__sql_connection *connection, const simba__sql_failure *why)
 {
-    simba__sql_store *store = session->store;
+    simba__sql_store *store = connection->store;
     if (why) {
-        simba__sql_waiting_lost(store, session);
+        simba__sql_waiting_lost(store, connection);
         return;
     }
     store->waiting.has_heard = store->waiting.may_be_elsewhere = false;
@@ -309,40 +309,40 @@ static void listening(simba__sql_session *session, const simba__sql_failure *why
 void simba__sql_waiting_listen(simba__sql_store *store)
 {
     store->waiting.ask = (simba__sql_ask){.kind = SIMBA__SQL_LISTEN, .text = store->waiting.channel};
-    simba__sql_session_ask(&store->reader, &store->waiting.ask, 0, NULL, listening);
+    simba__sql_connection_ask(&store->reader, &store->waiting.ask, 0, NULL, listening);
 }
 
 /* The notification goes out when the transaction is committed, for which a busy server, or its standby, may take long. If that has failed,
  * it does not come. */
-static void tested(simba__sql_session *session, const simba__sql_failure *why)
+static void tested(simba__sql_connection *connection, const simba__sql_failure *why)
 {
     (void)why;
-    if (session->store->waiting.hearing == SIMBA__SQL_TESTS)
-        set_timer(session->store, TEST_NS);
+    if (connection->store->waiting.hearing == SIMBA__SQL_TESTS)
+        set_timer(connection->store, TEST_NS);
 }
 
 void simba__sql_waiting_test(simba__sql_store *store)
 {
     set_hearing(store, SIMBA__SQL_TESTS);
     store->waiting.test = (simba__sql_ask){.kind = SIMBA__SQL_NOTIFY, .text = store->waiting.channel};
-    simba__sql_session_ask(&store->writer, &store->waiting.test, 0, NULL, tested);
+    simba__sql_connection_ask(&store->writer, &store->waiting.test, 0, NULL, tested);
 }
 
-void simba__sql_waiting_opened(simba__sql_store *store, const simba__sql_session *session)
+void simba__sql_waiting_opened(simba__sql_store *store, const simba__sql_connection *connection)
 {
     simba__sql_waiting *waiting = &store->waiting;
-    if (session != &store->writer || waiting->hearing == SIMBA__SQL_OFF || waiting->hearing == SIMBA__SQL_DEAF)
+    if (connection != &store->writer || waiting->hearing == SIMBA__SQL_OFF || waiting->hearing == SIMBA__SQL_DEAF)
         return;
     waiting->may_be_elsewhere = true;
     set_hearing(store, SIMBA__SQL_LISTENS);
 }
 
 /* The server may have lost its queue. */
-void simba__sql_waiting_lost(simba__sql_store *store, const simba__sql_session *session)
+void simba__sql_waiting_lost(simba__sql_store *store, const simba__sql_connection *connection)
 {
     simba__sql_waiting *waiting = &store->waiting;
     waiting->must_enter = true;
-    if (session != &store->reader || waiting->hearing == SIMBA__SQL_DEAF || !store->dialect->has_waiters)
+    if (connection != &store->reader || waiting->hearing == SIMBA__SQL_DEAF || !store->dialect->has_waiters)
         return;
     waiting->not_before.ns = now_of(store).ns + doubled(FIRST_PAUSE_NS, waiting->failures++);
     set_hearing(store, SIMBA__SQL_OFF);
