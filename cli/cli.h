@@ -154,7 +154,7 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
 int cli_open_once(const char *command, cli_globals *globals, bool only_looks, simba_client **ret_client);
 /* The same after the command line was parsed, for a command that has nothing to do in between. */
 int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client);
-/* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
+/* The same for a command that must exclude others: it refuses a store that nobody else can see, and tells a person
  * at a terminal who named no store whom the default one covers. */
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);
 /* Whom a store within one host keeps apart, in words, by the rights of its file. True: several users. */

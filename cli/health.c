@@ -183,7 +183,7 @@ int health_fd(void)
 /* --- systemd -------------------------------------------------------------------------------------- */
 
 /* Notifications to systemd (sd_notify): that the service is ready, a sentence for `systemctl status`, and signs of
- * life for its watchdog. While this process leads, renewals give these signs, not a timer: the watchdog has to find
+ * life for its watchdog. While this process leads, renewals give these signs, not a timer: the watchdog must find
  * a process that lives and cannot renew. By hand, because it is one datagram, and libsystemd would be one more
  * library in every container. */
 #define RENEWED_BY_MS 20 /* the end of a lease that is so much later was moved: clocks are read to the millisecond */

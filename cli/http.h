@@ -1,5 +1,5 @@
 /* HTTP that the command serves: connections, their time limits, and how an answer is sent. libmicrohttpd does the rest. It is
- * loaded when it is needed: it brings GnuTLS and seven more libraries along, and every other command would have to wait for
+ * loaded when it is needed: it brings GnuTLS and seven more libraries along, and every other command would need to wait for
  * them at its start. It brings no thread: the owner of the server polls one descriptor, and http_run() never blocks and does
  * little at a time. */
 #ifndef SIMBA_CLI_HTTP_H
@@ -96,7 +96,7 @@ int http_load(const char *command);
 int http_start(const char *command, http_server *s, int fd, const http_tls *tls);
 /* Also one that was not started. */
 void http_stop(http_server *s);
-/* In a child of fork(): the connections belong to the parent, and have to end with it. */
+/* In a child of fork(): the connections belong to the parent, and must end with it. */
 void http_leave_to_parent(http_server *s);
 
 /* The descriptor to poll, for how long at most, and the work to do afterwards. */

@@ -91,7 +91,7 @@ int cli_usage_error(const char *command, const char *format, ...)
                     command != NULL ? " " : "");
 }
 
-/* Nobody has to reach a file, nor to log in there. */
+/* A file needs no connection and no login. */
 static const char *advice_about_file(const simba_error *error)
 {
     if (error->code == SIMBA_EPERM)
@@ -116,7 +116,7 @@ const char *cli_advice(const simba_error *error)
     switch (error->code) {
     case SIMBA_EUNAVAILABLE:
     case SIMBA_ETIMEDOUT:
-        return "Is it there and running, is the address right, does a firewall let us through?";
+        return "Is it there and running, is the address right, does a firewall block the way?";
     case SIMBA_EPERM:
         return "Check the user, the password and what that user may do.";
     case SIMBA_EURL:

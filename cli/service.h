@@ -30,7 +30,7 @@ struct service {
     const service_type *type;
     const char *mutex;
     int64_t grace_ms;   /* -1: as long as seems good */
-    bool runs_commands; /* so they have to be supervised */
+    bool runs_commands; /* so they must be supervised */
     cli_globals *globals;
     child_times times;
     cli_signals signals;

@@ -74,7 +74,7 @@ SIMBA_API const char *simba_version(void);
     X(EUNAVAILABLE, -10, "store cannot be reached")                                                                    \
     X(ESTORE, -11, "store refused")                                                                                    \
     X(EPERM, -12, "no permission")                                                                                     \
-    X(ECORRUPT, -13, "stored data is damaged or not ours")                                                             \
+    X(ECORRUPT, -13, "stored data is damaged or not simba's")                                                          \
     X(ELOST, -14, "leadership ended before")                                                                           \
     X(ENOTSUP, -15, "not supported by this store")                                                                     \
     X(ENOTFOUND, -16, "no such mutex")                                                                                 \

@@ -1,4 +1,4 @@
-"""make_ffi.py FOLDER: put the package into FOLDER/simba, together with what is made out of simba.h: what cffi has to know of the
+"""make_ffi.py FOLDER: put the package into FOLDER/simba, together with what is made out of simba.h: what cffi must know of the
 library, and the version. Whoever uses the package needs neither a compiler nor the header."""
 
 import pathlib

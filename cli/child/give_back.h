@@ -8,7 +8,7 @@
 #include <simba.h>
 
 typedef struct give_back {
-    size_t length; /* 0: the store cannot do it, and the lease has to end by itself */
+    size_t length; /* 0: the store cannot do it, and the lease must end by itself */
     char text[8192];
 } give_back;
 

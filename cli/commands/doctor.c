@@ -133,7 +133,7 @@ static void check_clock(doctor *d)
              "Leases do not depend on it, but logs of two machines will be hard to compare.",
              "The clocks of the store and of this machine differ by %" PRId64 " ms.", offset_ms);
     else
-        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store's clock is within %" PRId64 " ms of ours.",
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store's clock is within %" PRId64 " ms of this host's.",
              (int64_t)llabs(offset_ms));
 }
 
@@ -168,7 +168,7 @@ static void check_reach(doctor *d, simba_client *client, simba_reach reach)
     }
 }
 
-/* The shortest ttl and transition that survive an ordinary day. Several tries have to fit in; and apart from how long an
+/* The shortest ttl and transition that survive an ordinary day. Several tries must fit in; and apart from how long an
  * answer takes usually, now and then a process is not run for a while, or a packet is lost, which is sent again after up
  * to a second. */
 static int64_t shortest_ms(const doctor *d, simba_reach reach)

@@ -153,7 +153,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.times.grace_ms = 0;
         plan.lease = rest_of_lease;
     }
-    /* The command has to end before the lease does, so it does not wait for a store that does not answer. */
+    /* The command must end before the lease does, so it does not wait for a store that does not answer. */
     simba_lease now = SIMBA_LEASE_INIT;
     simba_contender_lease(e->service.contender, &now);
     const bool notes = leased && !now.overdue;

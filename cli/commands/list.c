@@ -20,7 +20,7 @@
 #define BAR_MIN 8
 #define BAR_MAX 20
 #define WAITERS_COLUMNS 7
-#define NAME_MIN 5 /* "MUTEX", "OWNER" and "TOKEN" have to fit */
+#define NAME_MIN 5 /* "MUTEX", "OWNER" and "TOKEN" must fit */
 
 /* Which columns there are, and how wide they are; 0: left out. */
 typedef struct layout {

@@ -28,7 +28,7 @@ typedef enum access_verdict {
 } access_verdict;
 
 access_verdict access_to_read(const access_rules *rules, const access_request *request);
-/* `to_change`: the request changes something, and has to prove more: another site can make the browser of a user who is
+/* `to_change`: the request changes something, and must prove more: another site can make the browser of a user who is
  * logged in send it. */
 access_verdict access_to_change(const access_rules *rules, const access_request *request);
 

@@ -59,7 +59,7 @@ static int check_order(release_order *order, const look *l, const simba_owner *o
     return strcmp(held, order->token) == 0 ? 0 : SIMBA_ESTATE;
 }
 
-/* The store is asked first: what was seen last may be seconds old, and the history has to know from whom the mutex was taken.
+/* The store is asked first: what was seen last may be seconds old, and the history must know from whom the mutex was taken.
  * Called and returns with the lock held. */
 static void carry_out(poller *p)
 {

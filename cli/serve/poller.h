@@ -37,7 +37,7 @@ look *poller_take(poller *p);
 /* Somebody watches now, or nobody does. */
 void poller_watch(poller *p, bool is_watched);
 
-/* Have a mutex released. One at a time: false: there is one already. The order belongs to the caller and has to stay until
+/* Have a mutex released. One at a time: false: there is one already. The order belongs to the caller and must stay until
  * poller_released() returns it; NULL: not yet. */
 bool poller_release(poller *p, release_order *order);
 release_order *poller_released(poller *p);

@@ -129,7 +129,7 @@ static int serve(server *s, const cli_signals *signals, listener *where)
     return code;
 }
 
-/* Every process on this machine that can connect can read the store's URL anyway. From elsewhere, clients have to prove who
+/* Every process on this machine that can connect can read the store's URL anyway. From elsewhere, clients must prove who
  * they are. */
 static int check_access(const serve_options *o, const listener *where)
 {

@@ -3,7 +3,7 @@
  *
  * Every new row and every change gets the next revision. For a client that knows all up to a revision, the rest is
  * found by walking two lists, which are ordered by revision. The history is bounded; dropping a change raises the
- * horizon: a client below it cannot be brought up to date, and has to begin anew. */
+ * horizon: a client below it cannot be brought up to date, and must begin anew. */
 #ifndef SIMBA_CLI_SERVE_TABLE_H
 #define SIMBA_CLI_SERVE_TABLE_H
 

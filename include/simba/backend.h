@@ -42,7 +42,7 @@
  *   READ_NOTE      the note, through host->noted. Without one, host->noted is not called.
  *   FORGET         removes a mutex that nobody owns, together with its note. MINE when removed;
  *                  NOT_MINE when somebody owns it (the reply says who) or when the store does not know it. The tokens of
- *                  later grants must be greater all the same: a store keeps the greatest token that it has forgotten, or
+ *                  later grants must be greater anyway: a store keeps the greatest token that it has forgotten, or
  *                  makes tokens from a clock and refuses (SIMBA_ESTORE) while that clock is behind the mutex's token.
  *
  * Notes (SIMBA_CAP_NOTE). A note has up to SIMBA_NOTE_MAX bytes of any value. It survives releases, the ends of leases and
@@ -58,7 +58,7 @@
  *
  * Sessions (SIMBA_CAP_SESSION). A grant belongs to the session that made it: a grant that an earlier session left under the
  * same nonce is not MINE. When a session ends, the store fails every request that is still outstanding. A session that was
- * reported lost is never used again. Nothing is renewed, so the store has to push to a holder whose grant is forced away.
+ * reported lost is never used again. Nothing is renewed, so the store must push to a holder whose grant is forced away.
  */
 #ifndef SIMBA_BACKEND_H
 #define SIMBA_BACKEND_H
@@ -102,7 +102,7 @@ typedef struct simba_reply {
     simba_outcome outcome;
     simba_owner owner; /* after the operation; zeroes for nobody. token is that of the grant */
     int64_t now_ms;    /* the store's clock, on the same scale as the owner's times */
-    int64_t place;     /* ACQUIRE that has to wait: its place in the queue, from 1 on; 0: the store does not know */
+    int64_t place;     /* ACQUIRE that must wait: its place in the queue, from 1 on; 0: the store does not know */
 } simba_reply;
 
 typedef struct simba_request simba_request;
@@ -277,7 +277,7 @@ enum {
     SIMBA_CAP_PUSH_EVERY = 1 << 1,    /* observers see every single change */
     SIMBA_CAP_SESSION = 1 << 2,       /* leases are sessions, see above */
     SIMBA_CAP_STORE_CLOCK = 1 << 3,   /* the store judges leases by a clock of its own */
-    SIMBA_CAP_QUEUE = 1 << 4,         /* a waiter leaves an entry in the store and has to RELEASE it */
+    SIMBA_CAP_QUEUE = 1 << 4,         /* a waiter leaves an entry in the store and must RELEASE it */
     SIMBA_CAP_WATCH_FREE = 1 << 5,    /* watching costs nothing: also watch held mutexes, to learn of a revocation */
     SIMBA_CAP_LIST = 1 << 6,          /* LIST and FORCE_RELEASE work */
     SIMBA_CAP_EXAMINE = 1 << 7,       /* EXAMINE works */

@@ -65,7 +65,7 @@ static const simba__candidate_type type = {
     .acks_at_once = true,
 };
 
-/* Can this store keep such rules? A lease that has to keep others out for a while is made as long as that. */
+/* Can this store keep such rules? A lease that must keep others out for a while is made as long as that. */
 static int check_rules(const simba_client *client, simba_locker_options *options, simba_error *err)
 {
     const char *scheme = simba_url_scheme(client->url);

@@ -84,7 +84,7 @@ typedef struct simba__candidate_type {
     simba__handle_type handle; /* first */
     /* Under the lock: the machine has made a step. */
     void (*told)(simba__candidate *candidate, const simba__step *step);
-    bool acks_at_once; /* no callback has to return before it gives a mutex back */
+    bool acks_at_once; /* it gives a mutex back without waiting for a callback */
 } simba__candidate_type;
 
 struct simba__candidate {

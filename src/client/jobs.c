@@ -71,7 +71,7 @@ static void *run(void *arg)
         (void)job->run(job, SIMBA__NEVER);
         simba__lock(client);
         job->done(job);
-        simba__unlock(client); /* callbacks may have to go to the executor */
+        simba__unlock(client); /* callbacks may need to go to the executor */
         simba__lock(client);
     }
     simba__unlock(client);

@@ -81,7 +81,7 @@ static void prepare_to_release(simba_client *client)
         simba__log(&client->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     simba__jobs_announce(client);
     if (!client->polled && client->options.dispatch == SIMBA_DISPATCH_FD) {
-        /* The application's loop may stand still: a thread that waits in a call has to poll. Workers stay ready for jobs. */
+        /* The application's loop may stand still: a thread that waits in a call must poll. Workers stay ready for jobs. */
         simba__list_item *item = client->waiters.first;
         while (item && SIMBA__OF_ITEM(item, waiter, item)->awaits == &client->jobs)
             item = item->next;
@@ -224,7 +224,7 @@ static void look_for_suspend(simba_client *client)
 }
 
 /* Descriptors come first: a process that was stopped for a while must not call an answer overdue that has arrived. Then so many
- * timers at a time: answers have to be read in between, and the lock is wanted by others. */
+ * timers at a time: answers must be read in between, and the lock is wanted by others. */
 static void handle_events(simba_client *client)
 {
     enum { MOST = 1000 };
@@ -317,7 +317,7 @@ void simba__wait(simba_client *client, const void *awaits, simba_local until)
     client->polled = true;
     client->polled_for = awaits;
     simba__pause(client);
-    /* Rounded up: a thread that wakes early would have to wait again. */
+    /* Rounded up: a thread that wakes early would need to wait again. */
     const int64_t left_ns = until.ns - simba__clock_boot().ns;
     const int64_t left_ms = left_ns > 0 ? (left_ns - 1) / SIMBA__NS_PER_MS + 1 : 0;
     simba__reactor_wait(&client->reactor, until.ns == INT64_MAX ? -1 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);

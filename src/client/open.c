@@ -243,7 +243,7 @@ int simba_client_open(const char *url, const simba_client_options *options, simb
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     rc = open_store(client, url, err);
     if (rc == 0) {
-        client->store_closed = false; /* from here on it has to be closed before anything else is freed */
+        client->store_closed = false; /* from here on it must be closed before anything else is freed */
         rc = simba__jobs_start(client, client->host.workers, err);
         if (rc == 0)
             rc = simba__callbacks_start(client, err);

@@ -112,7 +112,7 @@ static void limit_renewal(const machine *m, simba_local now, actions *out)
     if (m->timing->session || simba__local_reached(now, end))
         return;
     /* A request that went out early, because of a push, must not delay the renewal itself. If it went out shortly before the
-     * renewal, it has the time that the window has to spare, in which most answers come. */
+     * renewal, it has the time that the window can spare, in which most answers come. */
     if (!simba__local_reached(now, simba__local_add(due, -brief_ns)))
         deadline = simba__local_min(deadline, due);
     else if (!simba__local_reached(now, due))
@@ -120,7 +120,7 @@ static void limit_renewal(const machine *m, simba_local now, actions *out)
     else
         deadline = simba__local_min(deadline, by_half(m, now, deadline));
     out->timeout_ns = deadline.ns - now.ns;
-    /* It may have to wait before it is handed over, and its deadline with it. That must not use up the end either. */
+    /* It may need to wait before it is handed over, and its deadline with it. That must not use up the end either. */
     out->latest = simba__local_reached(deadline, end) ? deadline : end;
 }
 
@@ -518,8 +518,8 @@ static void on_acquired_by_another(machine *m, const simba__event *event, action
     if (push->owner.token < m->owner.token)
         return; /* a reply came first */
     learn(m, &push->owner, out);
-    /* A contender that has not asked since its last leadership has to ask in any case. So has one whose latest request has had no
-     * answer: this may be the grant that it asked for. And where there is a queue, every waiter has to ask now and then: it loses
+    /* A contender that has not asked since its last leadership must ask in any case. So has one whose latest request has had no
+     * answer: this may be the grant that it asked for. And where there is a queue, every waiter must ask now and then: it loses
      * its place when another contender of this client uses an invitation. */
     if (m->queued && m->failures == 0 && !m->in_flight && !m->timing->session && !m->leaves_queue)
         m->wake =

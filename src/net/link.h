@@ -49,7 +49,7 @@ struct simba__link {
     simba__links *all;
     const simba__link_events *events;
     simba__endpoint at;
-    const char *tls_name;       /* whom the certificate has to be for, if `at` is its address; NULL: at.host */
+    const char *tls_name;       /* whom the certificate must be for, if `at` is its address; NULL: at.host */
     int64_t connect_timeout_ns; /* names and TLS included */
 
     simba__link_state state;

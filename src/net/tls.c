@@ -161,7 +161,7 @@ void simba__tls_context_free(simba__tls_context *context)
 
 /* --- connections ------------------------------------------------------------------------------------- */
 
-/* The certificate has to be for the requested host, which may be an address. */
+/* The certificate must be for the requested host, which may be an address. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);

@@ -22,7 +22,7 @@ int simba__tls_files_of_url(const simba_url *url, const char *with_tls, simba__t
 int simba__tls_context_new(const simba__tls_files *files, simba_error *err, simba__tls_context **ret_context);
 void simba__tls_context_free(simba__tls_context *context);
 
-/* One connection, to a server whose certificate has to be for this host. NULL: out of memory. Free it; NULL is fine. */
+/* One connection, to a server whose certificate must be for this host. NULL: out of memory. Free it; NULL is fine. */
 simba__tls *simba__tls_new(simba__tls_context *context, const char *host);
 void simba__tls_free(simba__tls *tls);
 

@@ -12,7 +12,7 @@ int64_t simba__clock_mono_ns(void);
 int64_t simba__clock_epoch_us(void);
 
 /* The offset from this process's boot-time clock to the host's. A time namespace may shift it, and processes in
- * different ones have to agree about a lease in a shared file. */
+ * different ones must agree about a lease in a shared file. */
 int64_t simba__clock_host_offset_ns(void);
 
 #endif

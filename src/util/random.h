@@ -1,4 +1,4 @@
-/* Randomness: from the kernel if it must not repeat, from a small generator if it only has to spread. */
+/* Randomness: from the kernel if it must not repeat, from a small generator if it only needs to spread. */
 #ifndef SIMBA_UTIL_RANDOM_H
 #define SIMBA_UTIL_RANDOM_H
 

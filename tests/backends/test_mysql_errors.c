@@ -68,7 +68,7 @@ static void odd_tables(void **state)
 
     say("create table simba_mutex (mutex varchar(66) primary key, other int)");
     open_store(&a);
-    assert_refused(&a, SIMBA_ECORRUPT, "not ours");
+    assert_refused(&a, SIMBA_ECORRUPT, "is not simba's");
     testhost_close(&a);
     assert_string_equal(say("select count(*) from information_schema.columns where table_name = 'simba_mutex'"), "2");
 

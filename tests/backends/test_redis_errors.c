@@ -328,10 +328,10 @@ static void odd_servers(void **state)
     against_fake("-ERR unknown command 'EVALSHA'\r\n", SIMBA_ESTORE, "unknown command");
     against_fake("-MOVED 1234 10.0.0.1:6379\r\n", SIMBA_ESTORE, "MOVED");
     against_fake("HTTP/1.1 400 Bad Request\r\n\r\n", SIMBA_EUNAVAILABLE, "protocol");
-    against_fake("+OK\r\n", SIMBA_ECORRUPT, "no script of ours");
-    against_fake("*3\r\n:1\r\n:2\r\n:3\r\n", SIMBA_ECORRUPT, "no script of ours");
+    against_fake("+OK\r\n", SIMBA_ECORRUPT, "none of the scripts");
+    against_fake("*3\r\n:1\r\n:2\r\n:3\r\n", SIMBA_ECORRUPT, "none of the scripts");
     against_fake("*1048576\r\n$-1\r\n*-1\r\n:1\r\n$5\r\nab\r\n", SIMBA_EUNAVAILABLE, "");
-    against_fake("$40\r\n0123456789012345678901234567890123456789\r\n+what\r\n", SIMBA_ECORRUPT, "no script of ours");
+    against_fake("$40\r\n0123456789012345678901234567890123456789\r\n+what\r\n", SIMBA_ECORRUPT, "none of the scripts");
     against_fake("", SIMBA_EUNAVAILABLE, "no answer for 500 ms");
 }
 

@@ -132,7 +132,7 @@ static void malformed_answers(void **state)
         const simba_error error = refused_by(&(fake_redis){.answer = answers[i]}, SIMBA_OP_ACQUIRE);
         if (error.code != SIMBA_ECORRUPT)
             print_error("answer %zu\n", i);
-        assert_says(&error, SIMBA_ECORRUPT, "of a form that no script of ours has");
+        assert_says(&error, SIMBA_ECORRUPT, "an answer that none of the scripts gives");
     }
 }
 

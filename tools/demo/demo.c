@@ -271,7 +271,7 @@ static bool act_two_kill(demo *d)
     say(d, "%s leads. It keeps the mutex by renewing its lease in time; the others wait.", name(d, leader(d)));
     if (!await(d, leader_has_renewed, d->options.setup.lease_ns / MS + TIMEOUT_MS, "the leader renews its lease"))
         return false;
-    say(d, "Now %s is killed with SIGKILL. It can tell nobody, so the others have to wait until its lease is over.",
+    say(d, "Now %s is killed with SIGKILL. It can tell nobody, so the others must wait until its lease is over.",
         name(d, leader(d)));
     torture_contenders_inflict(&d->contenders, leader(d), &(torture_step){.fault = TORTURE_FAULT_KILL});
     return await(d, somebody_leads, failover_timeout_ms(d), "another process takes over");

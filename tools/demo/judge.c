@@ -36,7 +36,7 @@ static const char *name_of(const torture_contenders *contenders, const torture_r
     return contenders->options->ids[reign->contender];
 }
 
-/* The whole scenario has to be there before its parts mean anything. */
+/* The whole scenario must be there before its parts mean anything. */
 static bool check_scenario(const torture_contenders *contenders, const torture_verdict *found, demo_verdict *verdict)
 {
     static const char *const what = "each of the three led once";

@@ -17,7 +17,7 @@ typedef struct timeline_names {
     void *tree; /* of tsearch(3): the names with their numbers */
 } timeline_names;
 
-/* The number of the name, which is added if it is new. The name has to outlive the set. */
+/* The number of the name, which is added if it is new. The name must outlive the set. */
 size_t timeline_names_add(timeline_names *set, const char *name);
 void timeline_names_free(timeline_names *set);
 

@@ -143,6 +143,6 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome)
     }
     torture_contenders_end(&r.contenders);
     close(r.signals.fd);
-    sigprocmask(SIG_SETMASK, &r.signals.original, NULL); /* nothing is left that would have to be ended with care */
+    sigprocmask(SIG_SETMASK, &r.signals.original, NULL); /* nothing is left that would need to be ended with care */
     return code;
 }

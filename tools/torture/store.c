@@ -58,7 +58,7 @@ static int take_once(simba_client *client, const char *command, const char *mute
 #define TRANSITION_MIN_MS 1000
 #define SESSION_MIN_MS 3000
 
-/* How long trouble has to last at least to cost somebody the leadership: half of what docs/safety.md promises, because an outage ends
+/* How long trouble must last at least to cost somebody the leadership: half of what docs/safety.md promises, because an outage ends
  * later for us than for the network. 0: no promise, any trouble is a cause. */
 static int64_t outage_ms(const simba_settings *settings)
 {

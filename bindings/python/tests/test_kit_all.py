@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-FAULTS = "the store has to fail on command, which the kit does beneath the client and not through an interface for programs"
+FAULTS = "the store must fail on command, which the kit does beneath the client and not through an interface for programs"
 ELSEWHERE = {
     "take-over-refused": FAULTS, "eager-rival": FAULTS, "expired-alone": FAULTS, "back-early": FAULTS, "outage-silent": FAULTS,
     "outage-refused": FAULTS, "waiter-outage": FAULTS, "stop-while-cut": FAULTS, "acquire-reply-lost": FAULTS,

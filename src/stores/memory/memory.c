@@ -216,7 +216,7 @@ static int keep(struct kept *kept, const simba__row *data)
     return 0;
 }
 
-/* Nobody owns the mutex or watches it, and it has no note: then only its token has to outlive the row. The row stays if
+/* Nobody owns the mutex or watches it, and it has no note: then only its token must outlive the row. The row stays if
  * the latest holder has yet to learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {

@@ -231,7 +231,7 @@ static bool take_result(simba__my_conn *conn, simba__my_call *ret_next)
     return true;
 }
 
-/* True: the call has to wait. False: it is over. */
+/* True: the call must wait. False: it is over. */
 static bool await(simba__my_conn *conn, int wanted)
 {
     conn->wanted = wanted;
@@ -245,7 +245,7 @@ static bool await(simba__my_conn *conn, int wanted)
     return true;
 }
 
-/* A call is over. One after another follows, until one has to wait, or until others shall have their turn. */
+/* A call is over. One after another follows, until one must wait, or until others shall have their turn. */
 static void go_on(simba__my_conn *conn)
 {
     simba__my_sigpipe sigpipe;
@@ -309,7 +309,7 @@ static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__my_conn *conn = SIMBA__OF_NODE(timer, simba__my_conn, timer);
     simba__sql_failure why;
-    if (conn->is_connecting) { /* a TLS handshake waits inside of the library, and has to be interrupted */
+    if (conn->is_connecting) { /* a TLS handshake waits inside of the library, and must be interrupted */
         const int64_t at_ns = atomic_load(&conn->interrupt_at_ns);
         if (at_ns != 0 && now.ns >= at_ns)
             simba__my_interrupt(conn);

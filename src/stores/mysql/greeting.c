@@ -54,7 +54,7 @@ static uint32_t number_at(const unsigned char *at)
     return (uint32_t)(at[0] | at[1] << 8);
 }
 
-/* The number of an error, and perhaps its SQLSTATE, have to be there. One number is no error but a report of progress, for which the
+/* The number of an error, and perhaps its SQLSTATE, must be there. One number is no error but a report of progress, for which the
  * library looks into the version of a server that it does not know yet. */
 static simba__my_greeting read_error(const unsigned char *at, const unsigned char *end)
 {

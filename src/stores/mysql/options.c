@@ -57,7 +57,7 @@ static int parse_place(simba__my_options *options, const simba_url *url, simba_e
         return simba__fail(err, SIMBA_EURL, "mysql: the URL has a socket and the host \"%s\"; leave one of them out",
                            authority);
     if (socket[0] != '/' || strlen(socket) > 107) /* sun_path */
-        return simba__fail(err, SIMBA_EURL, "mysql: socket has to be an absolute path of at most 107 bytes");
+        return simba__fail(err, SIMBA_EURL, "mysql: socket must be an absolute path of at most 107 bytes");
     snprintf(options->where, sizeof options->where, "%s", socket);
     return copy(socket, &options->socket, err);
 }

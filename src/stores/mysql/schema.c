@@ -166,7 +166,7 @@ static int check(const simba__my_conn *conn, simba__sql_failure *why)
                                where, table, database);
     if ((schema->columns & ALL_SHARED) != ALL_SHARED)
         return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ECORRUPT,
-                               "mysql %s: the table %s in %s is not ours, or this user may not see its columns; "
+                               "mysql %s: the table %s in %s is not simba's, or this user may not see its columns; "
                                "table=NAME in the URL names another one",
                                where, table, database);
     if (!is_transactional)

@@ -4,7 +4,7 @@
  *
  * "postgres://" is the same. libpq itself completes it: by the service file, by PGHOST and similar variables, by its own
  * defaults. What we set differently, and why:
- *   sslmode               verify-full. A weaker mode has to be said; "prefer", which is libpq's own default, in the URL
+ *   sslmode               verify-full. A weaker mode must be said; "prefer", which is libpq's own default, in the URL
  *   target_session_attrs  read-write: the store writes
  *   gssencmode            disable: libpq would ask Kerberos, and block
  *   client_encoding       UTF8, always

@@ -124,11 +124,10 @@ static int check(const simba__pg_conn *conn, simba__sql_failure *why)
                                "postgresql %s: there is no table %s; run `simba init`, or put create=yes into the URL",
                                where, table);
     if (!schema->is_shared_complete)
-        return simba__sql_fail(
-            why, SIMBA__SQL_TELL, SIMBA_ECORRUPT,
-            "postgresql %s: the table %s is not ours, for it has no column %s; table=NAME in the URL "
-            "names another one",
-            where, table, schema->missing);
+        return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ECORRUPT,
+                               "postgresql %s: the table %s is not simba's: it has no column %s; table=NAME in the URL "
+                               "names another one",
+                               where, table, schema->missing);
     if (schema->missing[0] != '\0' || !schema->has_waiters)
         return simba__sql_fail(
             why, SIMBA__SQL_TELL, SIMBA_ESTORE,

@@ -298,7 +298,7 @@ static void on_bytes(simba__link *link, const char *data, size_t length)
             take_greeting(conn, reply);
         else
             conn->events->answer(conn, reply);
-        /* Not for the greeting alone: a server that cannot serve us for a while greets us all the same. */
+        /* Not for the greeting alone: a server that cannot serve us for a while greets us anyway. */
         if (!greets && link->life == life && reply->type != REDIS_REPLY_ERROR)
             link->failures = link->hurries = 0;
         freeReplyObject(reply);
@@ -400,7 +400,7 @@ static void complain(redis_discovery *discovery, int code, const char *why)
 {
     char *text = discovery->error.text;
     const size_t length = strlen(text);
-    /* An error that a person has to mend counts more than one that may pass by itself. */
+    /* An error that a person must mend counts more than one that may pass by itself. */
     if (discovery->error.code == 0 || discovery->error.code == SIMBA_EUNAVAILABLE)
         discovery->error.code = code;
     snprintf(text + length, sizeof discovery->error.text - length, "%s%s", length > 0 ? "; " : "", why);

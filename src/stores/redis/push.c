@@ -1,5 +1,5 @@
 /* A server's connection for pushes: subscribes for those who wait and watch here, and tells the client of what is heard.
- * waiters.c decides what to subscribe to and whom to tell. The store connects when it first has to hear anything of a server;
+ * waiters.c decides what to subscribe to and whom to tell. The store connects when it first needs to hear anything of a server;
  * one connection serves all. A client that holds any mutex also hears of every grant that is forced away, which is rare.
  *
  * Anybody can publish. So a message is never passed on: it only makes the client ask the store, whose answer counts. */

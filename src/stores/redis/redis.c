@@ -230,12 +230,12 @@ static void complete(redis_call *call)
     host->complete(host, request);
 }
 
-/* The answer has a form that no script of ours has: who knows what comes next. */
+/* None of the scripts answers like that, so the next bytes may mean anything. */
 static void give_up(redis_call *call)
 {
     simba__link *link = &call->node->commands.link;
     char text[200];
-    snprintf(text, sizeof text, "redis %s: an answer of a form that no script of ours has", link->at.where);
+    snprintf(text, sizeof text, "redis %s: an answer that none of the scripts gives", link->at.where);
     fail(call, SIMBA_ECORRUPT, text);
     simba__link_fail(link, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer", link->at.where);
 }

@@ -46,7 +46,7 @@ typedef struct redis_options {
     redis_login sentinel_login;
     int64_t connect_timeout_ns; /* until the connection can be used, names and greeting included */
     int64_t timeout_ns;         /* the connection is given up if an answer takes longer */
-    long replicas;              /* how many replicas have to acknowledge a grant */
+    long replicas;              /* how many replicas must acknowledge a grant */
     bool restart_wait;          /* a server that has just started grants nothing new for one lease */
     bool tls;
     simba__tls_files files; /* the texts are the URL's */

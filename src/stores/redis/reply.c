@@ -12,7 +12,7 @@
  *   max number of clients reached               EUNAVAILABLE     connect again
  *   NOAUTH, WRONGPASS, NOPERM, no password set  EPERM            connect again later: somebody may put it right
  *   WRONGTYPE                                   ECORRUPT         an earlier simba made it, or the key is somebody else's
- *   BADGRANT (from our scripts)                 ECORRUPT         somebody has to delete the grant
+ *   BADGRANT (from our scripts)                 ECORRUPT         somebody must delete the grant
  *   MOVED, ASK                                  -                redis+cluster: send it there, a few times at most;
  *                                               ESTORE           otherwise it is another kind of URL that is needed
  *   CROSSSLOT                                   ESTORE           likewise

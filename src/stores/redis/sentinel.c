@@ -1,6 +1,6 @@
 /* redis+sentinel://: one server at a time, and others that know which.
  *
- * To make a connection, the store asks the sentinels in turn for the master. The server itself has to confirm that it
+ * To make a connection, the store asks the sentinels in turn for the master. The server itself must confirm that it
  * is a master (ROLE), because sentinels hear of a fail-over one after the other. A connection to one sentinel listens
  * for "+switch-master". When that connection had to be made anew, something may have been missed, so the store asks
  * again. A changed master also concerns a connection that seems to be well: it may lead to a server that was cut off.

@@ -51,7 +51,7 @@ void simba__redis_listener_fini(redis_listener *l);
 bool simba__redis_listener_join(redis_listener *l, uint64_t nonce);
 /* It waits no more. */
 void simba__redis_listener_leave(redis_listener *l, uint64_t nonce, simba_local now);
-/* Nothing of this id is in the queue any more. Another contender of the same id has to enter it again. */
+/* Nothing of this id is in the queue any more. Another contender of the same id must enter it again. */
 unsigned simba__redis_listener_unqueued(redis_listener *l);
 /* The client watches the mutex; it does so no longer. */
 void simba__redis_listener_watch(redis_listener *l);

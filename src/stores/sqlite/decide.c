@@ -509,7 +509,7 @@ static int write_all(batch *b)
     finish(b, SIMBA__SQLITE_WRITES);
     b->watched = true;
     b->sweep = false;
-    for (size_t i = 0; i < b->notify_count; i++) /* never before the commit: whoever is woken has to find the change */
+    for (size_t i = 0; i < b->notify_count; i++) /* never before the commit: whoever is woken must find the change */
         simba__sqlite_wake_notify(&b->wake, b->notify[i]);
     return 0;
 }

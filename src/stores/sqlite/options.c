@@ -22,9 +22,9 @@ static int refuse_host(const simba_url *url, simba_error *err)
     snprintf(path, sizeof path, "/%s%s", authority, simba_url_path(url));
     simba__url_of_path("sqlite", path, absolute, sizeof absolute);
     if (simba_url_path(url)[0] == '\0')
-        return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute; for a file in this folder write %s",
+        return simba__fail(err, SIMBA_EURL, "sqlite: the path must be absolute; for a file in this folder write %s",
                            relative);
-    return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute, with three slashes: write %s, or %s",
+    return simba__fail(err, SIMBA_EURL, "sqlite: the path must be absolute, with three slashes: write %s, or %s",
                        absolute, relative);
 }
 

@@ -210,7 +210,7 @@ const char *simba__sqlite_db_real_path(const simba__sqlite_db *db);
 
 /* Make the tables of this version out of those of the version before. SIMBA_ESTATE: a mutex is held. */
 int simba__sqlite_db_upgrade(simba__sqlite_db *db, int64_t now_ns, simba_error *err);
-/* SIMBA_ESTORE, if that has to happen first. */
+/* SIMBA_ESTORE, if that must happen first. */
 int simba__sqlite_db_check_version(const simba__sqlite_db *db, simba_error *err);
 
 /* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer than

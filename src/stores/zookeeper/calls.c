@@ -348,7 +348,7 @@ void simba__zk_fire(zk_store *store, const zk_event *event)
 
 /* --- the connection ----------------------------------------------------------------------------------------- */
 
-/* The procedure has to stay until it has heard. */
+/* The procedure must stay until it has heard. */
 void simba__zk_answer(zk_call *call, zk_result *result)
 {
     zk_op *op = call->op;

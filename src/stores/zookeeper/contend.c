@@ -214,7 +214,7 @@ static void container_made(zk_op *op, const zk_call *call, zk_result *result)
     zk_latch *latch = &of(op)->latch;
     (void)call;
     if (result->error == ZK_NO_AUTH)
-        latch->refused = true; /* the node may be there all the same */
+        latch->refused = true; /* the node may be there anyway */
     else if (result->error && result->error != ZK_NODE_EXISTS && result->error != ZK_NO_NODE && !latch->error)
         latch->error = result->error;
 }
@@ -459,7 +459,7 @@ static void make_calls(zk_contender *c, unsigned calls)
         carry_out(c, simba__zk_latch_go(&c->latch));
 }
 
-/* If nobody asks, the contender has to. */
+/* If nobody asks, the contender must. */
 static void fail(zk_contender *c, int code, const char *text)
 {
     if (c->op.request && text)
@@ -518,7 +518,7 @@ static void carry_out(zk_contender *c, zk_move move)
              c->latch.refused ? "no permission" : "it goes again each time");
         break;
     case ZK_TELL_NO_NUMBERS:
-        fail(c, SIMBA_ESTORE, "no numbers are left below the node of the mutex, which has to be removed");
+        fail(c, SIMBA_ESTORE, "no numbers are left below the node of the mutex, which must be removed");
         break;
     case ZK_TELL_FAILED:
         fail(c, c->latch.error, NULL);

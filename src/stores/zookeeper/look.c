@@ -201,7 +201,7 @@ static bool is_listed(const zk_list *list, const char *mutex)
     return is_wanted(list) && (!list->op.request->mutex || fnmatch(list->op.request->mutex, mutex, 0) == 0);
 }
 
-/* Can the pattern match this mutex, or one whose name begins with it? The name has to agree with the text of the pattern before
+/* Can the pattern match this mutex, or one whose name begins with it? The name must agree with the text of the pattern before
  * its first special character. */
 static bool is_on_the_way(const zk_list *list, const char *mutex)
 {
@@ -258,7 +258,7 @@ static void row_listed(zk_op *op, const zk_call *call, zk_result *result)
         simba__zk_call(op, second_read, ZK_GET, row->path, sight.second, false);
 }
 
-/* A note that cannot be read is left out; its mutex is shown all the same. */
+/* A note that cannot be read is left out; its mutex is shown anyway. */
 static void row_noted(zk_op *op, const zk_call *call, zk_result *result)
 {
     zk_row *row = (zk_row *)op;

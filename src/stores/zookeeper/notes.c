@@ -152,7 +152,7 @@ static void was_made(zk_op *op, const zk_call *call, zk_result *result)
 {
     (void)call;
     if (result->error == ZK_NO_AUTH)
-        of(op)->refused = true; /* the node may be there all the same */
+        of(op)->refused = true; /* the node may be there anyway */
     else if (result->error != ZK_NODE_EXISTS && result->error != ZK_NO_NODE)
         simba__zk_op_note(op, result->error);
 }
@@ -323,7 +323,7 @@ void simba__zk_read_note(zk_store *store, simba_request *request)
 
 /* One transaction removes the node of a mutex and its note. The server does not remove a node that has children, so nobody can have
  * entered meanwhile. If the node has vanished already, as it does when it has been empty for a while, FORGET first makes it again
- * for that purpose. If other mutexes lie below the node ("a/b" below "a"), the node has to stay: then FORGET removes only the
+ * for that purpose. If other mutexes lie below the node ("a/b" below "a"), the node must stay: then FORGET removes only the
  * note, in the version that it has seen; a contender that enters just then may find the note gone. Tokens are numbers of
  * the ensemble's transactions, which only grow, whatever is removed. */
 static void owner_read(zk_op *op, const zk_call *call, zk_result *result)
