@@ -103,6 +103,7 @@ SIMBA_API const char *simba_error_text(int code);
 
 #define SIMBA_ID_MAX 128                         /* bytes of a contender id */
 #define SIMBA_MUTEX_MAX 66                       /* characters of a mutex name, in UTF-8 */
+#define SIMBA_SLOTS_MAX 256                      /* of a locker */
 #define SIMBA_MUTEX_BYTES 264                    /* bytes of the longest mutex name: 66 characters of 4 bytes */
 #define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
 #define SIMBA_NOTE_MAX 1024                      /* bytes of a note */
@@ -642,11 +643,17 @@ typedef struct simba_locker_options {
      * it or died without that call. While a run goes on, acquire waits for its end. A run that begins again begins a new
      * period. */
     bool once_retry_failed;
+    /* 0: one at a time. Otherwise at most so many lockers, up to SIMBA_SLOTS_MAX, hold the mutex at a time. Each of its slots
+     * is a mutex of its own, called MUTEX#1, MUTEX#2 and so on; the locker shows the token, owner, lease and note of its slot.
+     * The mutex itself is a turnstile: only one contender at a time asks for slots. Its note has the number of slots; acquire
+     * returns SIMBA_ESTATE if that is another one. An acquire that tries once may wait for the turnstile for a second. Not
+     * together with once_per_ms. Needs a store that keeps notes. */
+    int64_t slots;
 } simba_locker_options;
 
 #define SIMBA_LOCKER_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
-        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT, 0, 0, false                                          \
+        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT, 0, 0, false, 0                                       \
     }
 
 /* Make a lock for a mutex. It acquires nothing yet. `options` may be NULL.
@@ -693,6 +700,8 @@ SIMBA_API simba_reason simba_locker_reason(simba_locker *locker);
 SIMBA_API int64_t simba_locker_held_for_ms(const simba_locker *locker);
 SIMBA_API int simba_locker_lease(const simba_locker *locker, simba_lease *ret_lease);
 SIMBA_API uint64_t simba_locker_token(const simba_locker *locker);
+/* The slot that it holds, from 1 on; 0: it holds none, or has none. */
+SIMBA_API int simba_locker_slot(const simba_locker *locker);
 SIMBA_API const char *simba_locker_id(const simba_locker *locker);
 SIMBA_API int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner);
 SIMBA_API int64_t simba_locker_owner_left_ms(simba_locker *locker);

@@ -537,6 +537,7 @@ struct locker_options {
     milliseconds once_per{0}; /* see simba_locker_options */
     milliseconds min_hold{0};
     bool once_retry_failed = false;
+    std::int64_t slots = 0;
 };
 
 /* A blocking lock, and a TimedLockable: std::unique_lock and std::scoped_lock take it. It is not re-entrant. */
@@ -551,6 +552,7 @@ class locker
         c.once_per_ms = options.once_per.count();
         c.min_hold_ms = options.min_hold.count();
         c.once_retry_failed = options.once_retry_failed;
+        c.slots = options.slots;
         simba_error err{};
         simba_locker *handle = nullptr;
         if (simba_locker_new(on.c(), mutex.c_str(), &c, &err, &handle) < 0)
@@ -585,6 +587,7 @@ class locker
     simba::reason ended_by() const noexcept { return static_cast<simba::reason>(simba_locker_reason(c())); }
     bool held() const noexcept { return held_for() > milliseconds::zero(); }
     milliseconds held_for() const noexcept { return milliseconds(simba_locker_held_for_ms(c())); }
+    int slot() const noexcept { return simba_locker_slot(c()); }
     std::uint64_t token() const noexcept { return simba_locker_token(c()); }
     std::string_view id() const noexcept { return simba_locker_id(c()); }
     simba::owner owner() const noexcept

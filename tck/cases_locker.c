@@ -267,6 +267,39 @@ static void count_together(tck *t)
     TCK_REQUIRE_NOW(t, shared->counter == COUNT_THREADS * COUNT_ROUNDS);
 }
 
+/* Two slots: the third waits for either, and the fourth behind it. Each token belongs to a mutex of the slot. */
+static void slots(tck *t)
+{
+    enum { SLOTS = 2 };
+    tck_client *clients[] = {tck_client_new(t), tck_client_new(t)};
+    TCK_REQUIRE(t, clients[0] && clients[1]);
+    const char *mutex = tck_mutex(t, NULL);
+    simba_locker *lockers[2 * SLOTS];
+    struct attempt *attempts[SLOTS];
+    for (int i = 0; i < 2 * SLOTS; i++) {
+        lockers[i] = tck_locker_slots(t, clients[i % 2], mutex, tck_timing_long(t), SLOTS);
+        TCK_REQUIRE(t, lockers[i]);
+    }
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[0], t->timeout_ms, NULL));
+    TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[1], t->timeout_ms, NULL));
+    TCK_REQUIRE(t, simba_locker_slot(lockers[0]) + simba_locker_slot(lockers[1]) == 3);
+    TCK_REQUIRE_RC(t, SIMBA_ETIMEDOUT, simba_locker_acquire(lockers[2], 0, NULL));
+    for (int i = 0; i < SLOTS; i++) {
+        attempts[i] = try_in_thread(t, lockers[SLOTS + i]);
+        TCK_REQUIRE(t, attempts[i]);
+    }
+    for (int i = SLOTS; i-- > 0;) {
+        const int free = simba_locker_slot(lockers[i]);
+        const uint64_t token = simba_locker_token(lockers[i]);
+        TCK_REQUIRE_RC(t, 0, simba_locker_release(lockers[i], NULL));
+        TCK_AWAIT(t, attempts[0]->done + attempts[1]->done == SLOTS - i);
+        const int which = simba_locker_slot(lockers[SLOTS]) == free ? 0 : 1;
+        TCK_REQUIRE_RC(t, 0, attempts[which]->rc);
+        TCK_REQUIRE(t, simba_locker_slot(lockers[SLOTS + which]) == free);
+        TCK_REQUIRE(t, simba_locker_token(lockers[SLOTS + which]) > token);
+    }
+}
+
 const tck_case tck_cases_locker[] = {
     {"locker-lock-unlock", 0, 0, lock_unlock},
     {"locker-try", 0, 0, try_once},
@@ -277,5 +310,6 @@ const tck_case tck_cases_locker[] = {
     {"locker-unreachable", 0, 0, unreachable},
     {"locker-try-reply-lost", 0, 0, try_reply_lost},
     {"locker-count-together", 0, 0, count_together},
+    {"locker-slots", SIMBA_CAP_NOTE, 0, slots},
     {0},
 };

@@ -459,7 +459,13 @@ static void free_locker(void *arg)
 
 simba_locker *tck_locker_new(tck *t, tck_client *client, const char *mutex, simba_timing timing)
 {
+    return tck_locker_slots(t, client, mutex, timing, 0);
+}
+
+simba_locker *tck_locker_slots(tck *t, tck_client *client, const char *mutex, simba_timing timing, int slots)
+{
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.slots = slots;
     options.timing = tck_timing_option(t, timing);
     simba_error err = {0};
     simba_locker *locker;

@@ -217,6 +217,7 @@ simba_stats tck_client_stats(const tck_client *client);
 
 /* A locker of this client. */
 simba_locker *tck_locker_new(tck *t, tck_client *client, const char *mutex, simba_timing timing);
+simba_locker *tck_locker_slots(tck *t, tck_client *client, const char *mutex, simba_timing timing, int slots);
 
 /* How often something happened at the store of a client with a remote control. */
 static inline uint64_t tck_client_count(const tck_client *client, int op, tck_count what)

@@ -130,6 +130,7 @@ typedef struct child_lease {
     const char *id;
     const char *reason;     /* why it ended; NULL: it has not */
     const child_note *note; /* NULL: it gets none */
+    const char *slot;       /* its number, where several hold the mutex; NULL otherwise */
     /* `simba schedule`, for a remembered schedule; NULL otherwise. */
     const char *due;
     const char *missed;
@@ -137,8 +138,8 @@ typedef struct child_lease {
 } child_lease;
 
 /* Our environment without the password of the store (unless --keep-password was given), and SIMBA_MUTEX, SIMBA_TOKEN,
- * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE, SIMBA_NOTE_FILE, SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT. NULL: no memory. free()
- * it. */
+ * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE, SIMBA_NOTE_FILE, SIMBA_DUE, SIMBA_MISSED, SIMBA_CUT_SHORT and SIMBA_SLOT. NULL: no
+ * memory. free() it. */
 char **child_environment(const cli_globals *globals, const child_lease *lease);
 
 /* Print one line about why it ended, unless that is obvious, and return child_result(). `reason` is what ended

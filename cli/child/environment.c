@@ -66,11 +66,11 @@ void child_note_close(child_note *note)
 
 /* --- the environment ------------------------------------------------------------------------------ */
 
-#define OWN_VARIABLES 9
+#define OWN_VARIABLES 10
 
 static const char *const own_names[OWN_VARIABLES] = {
-    "SIMBA_MUTEX=",     "SIMBA_TOKEN=", "SIMBA_ID=",     "SIMBA_REASON=",   "SIMBA_NOTE=",
-    "SIMBA_NOTE_FILE=", "SIMBA_DUE=",   "SIMBA_MISSED=", "SIMBA_CUT_SHORT="};
+    "SIMBA_MUTEX=",     "SIMBA_TOKEN=", "SIMBA_ID=",     "SIMBA_REASON=",    "SIMBA_NOTE=",
+    "SIMBA_NOTE_FILE=", "SIMBA_DUE=",   "SIMBA_MISSED=", "SIMBA_CUT_SHORT=", "SIMBA_SLOT="};
 
 static bool is_named(const char *variable, const char *name)
 {
@@ -95,8 +95,8 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
     char number[32];
     const char *text_of_note = lease->note != NULL ? lease->note->text : NULL;
     const char *file_of_note = lease->note != NULL && lease->note->path[0] != '\0' ? lease->note->path : NULL;
-    const char *const values[OWN_VARIABLES] = {lease->mutex, number,     lease->id,     lease->reason,   text_of_note,
-                                               file_of_note, lease->due, lease->missed, lease->cut_short};
+    const char *const values[OWN_VARIABLES] = {lease->mutex, number,     lease->id,     lease->reason,    text_of_note,
+                                               file_of_note, lease->due, lease->missed, lease->cut_short, lease->slot};
     size_t count = OWN_VARIABLES + 1;
     size_t room = 0; /* for text of our own, which follows the array */
     snprintf(number, sizeof number, "%" PRIu64, lease->token);

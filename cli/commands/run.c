@@ -29,6 +29,7 @@ typedef struct run_options {
     int64_t once_per_ms; /* 0: no such rule */
     bool retry_failed;   /* with it */
     int64_t min_hold_ms; /* 0: none */
+    uint64_t slots;      /* 0: one at a time */
     int busy_code;       /* exit code for "not obtained" */
 } run_options;
 
@@ -202,18 +203,24 @@ static int run_held(const run_options *options, const child_times *times, simba_
     const child_note_holder holder = {COMMAND, read_note, write_note, locker};
     child_note note;
     child_note_open(&holder, &note);
-    const child_lease lease = {
-        .mutex = options->mutex, .token = simba_locker_token(locker), .id = simba_locker_id(locker), .note = &note};
+    char mutex[SIMBA_MUTEX_BYTES + 8], slot[8];
+    snprintf(slot, sizeof slot, "%d", simba_locker_slot(locker));
+    snprintf(mutex, sizeof mutex, options->slots > 0 ? "%s#%s" : "%s", options->mutex, slot);
+    const child_lease lease = {.mutex = mutex,
+                               .token = simba_locker_token(locker),
+                               .id = simba_locker_id(locker),
+                               .note = &note,
+                               .slot = options->slots > 0 ? slot : NULL};
     char **environment = child_environment(options->globals, &lease);
     simba_grant grant;
     give_back to_give_back;
     const int granted =
         options->min_hold_ms > 0 ? SIMBA_ENOTSUP : simba_locker_grant(locker, &grant); /* kept, not given */
-    give_back_prepare(cli_opened_url(), options->mutex, granted, &grant, &to_give_back);
-    outage_words outage = outage_words_for(COMMAND, options->mutex, "the command will be stopped", options->globals);
+    give_back_prepare(cli_opened_url(), mutex, granted, &grant, &to_give_back);
+    outage_words outage = outage_words_for(COMMAND, mutex, "the command will be stopped", options->globals);
     const child_plan plan = {
         .command = COMMAND,
-        .mutex = options->mutex,
+        .mutex = mutex,
         .argv = options->argv,
         .envp = environment,
         .times = *times,
@@ -253,6 +260,7 @@ static int run_in(const run_options *options, simba_client *client, cli_signals 
     locker_options.once_per_ms = options->once_per_ms;
     locker_options.once_retry_failed = options->retry_failed;
     locker_options.min_hold_ms = options->min_hold_ms;
+    locker_options.slots = (int64_t)options->slots;
     if (simba_locker_new(client, options->mutex, &locker_options, &w->error, &w->locker) < 0)
         return cli_failure(COMMAND, &w->error);
     const int code = acquire(w, signals);
@@ -309,7 +317,8 @@ static int run(const run_options *options, cli_globals *globals)
 
 int cmd_run(cli_globals *globals, int argc, char **argv)
 {
-    run_options options = {.globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY};
+    run_options options = {
+        .globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY, .slots = UINT64_MAX};
     bool no_wait = false;
     const cli_option own[] = {
         {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &options.wait_ms},
@@ -317,6 +326,7 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         {"once-per", 0, CLI_DURATION, "D", "Skip if any host started it within D", &options.once_per_ms},
         {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &options.retry_failed},
         {"min-hold", 0, CLI_DURATION, "D", "Hold the mutex at least this long", &options.min_hold_ms},
+        {"slots", 0, CLI_NUMBER, "N", "Let up to N hold the mutex at a time", &options.slots},
         {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75",
          &options.busy_code},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &options.grace_ms},
@@ -343,8 +353,14 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         return parsed;
     if (no_wait && options.wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
+    if (options.once_per_ms > 0 && options.slots != UINT64_MAX)
+        return cli_usage_error(COMMAND, "--slots and --once-per exclude each other");
     if (options.retry_failed && options.once_per_ms == 0)
         return cli_usage_error(COMMAND, "--retry-failed is for --once-per");
+    if (options.slots == 0 || (options.slots > SIMBA_SLOTS_MAX && options.slots != UINT64_MAX))
+        return cli_usage_error(COMMAND, "--slots wants a number from 1 to %d", SIMBA_SLOTS_MAX);
+    if (options.slots == UINT64_MAX)
+        options.slots = 0;
     if (no_wait)
         options.wait_ms = 0;
     options.mutex = argv[0];

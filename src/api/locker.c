@@ -1,7 +1,13 @@
-/* The locker: a candidate that leads at most once per acquire, and a thread that waits for it. It has no callbacks. */
+/* The locker: a candidate that leads at most once per acquire, and a thread that waits for it. It has no callbacks.
+ *
+ * A locker with slots is the locker of the turnstile (core/slots.h), and has a locker for each slot. From outside it looks like the
+ * locker of the slot that it has entered. */
 #include <simba.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "client/notes.h"
+#include "core/slots.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -10,6 +16,8 @@
 /* How long an attempt that is given up may take to give back what it got, before acquire returns without that; and how long
  * one that tries once waits for the attempt before it. Acquire has promised to be back within 100 ms. */
 enum { LEAVE_MS = 50, ONCE_MS = 80 };
+/* An attempt at slots that tries once waits so long for the turnstile: somebody may just pass through it. */
+enum { PASS_MS = 1000 };
 
 struct simba_locker {
     simba__candidate candidate; /* first */
@@ -21,7 +29,13 @@ struct simba_locker {
     bool held;                 /* acquire succeeded, and release has not been called */
     bool releasing;            /* a thread is in release */
     bool cancelled;
+    bool refused;   /* the store has answered that somebody else owns it */
     uint8_t reason; /* why leadership ended while held */
+    /* The locker that the application asks about: this one; of a turnstile the slot that it has entered, or the first. */
+    _Atomic(simba_locker *) shown;
+    simba_locker **slots; /* of a turnstile */
+    unsigned slot_count;
+    simba_locker *turnstile; /* of a slot: which waits for it */
 };
 
 /* Under the lock. */
@@ -38,12 +52,16 @@ static void told(simba__candidate *candidate, const simba__step *step)
         else if (step->actions->was_op == SIMBA_OP_ACQUIRE)
             error->code = 0;
     }
-    if (step->actions->released)
+    if (event->kind == SIMBA__EV_REPLY && !event->error && step->actions->was_op == SIMBA_OP_ACQUIRE)
+        locker->refused = !step->actions->acquired;
+    if (step->actions->released && !locker->slots)
         locker->reason = (uint8_t)step->actions->reason;
     if (step->actions->acquired) {
         locker->held = true;
         simba__wake(candidate->handle.client, candidate);
     }
+    if (locker->turnstile)
+        simba__wake(candidate->handle.client, locker->turnstile);
 }
 
 static int run_callback(simba__handle *handle)
@@ -56,6 +74,7 @@ static void destroy(simba__handle *handle)
 {
     simba_locker *locker = (simba_locker *)(void *)handle;
     simba__candidate_fini(&locker->candidate);
+    simba__free(locker->slots);
     simba__free(locker);
 }
 
@@ -76,6 +95,14 @@ static int check_rules(const simba_client *client, simba_locker_options *options
         return simba__fail(err, SIMBA_ENOTSUP, "once_per_ms: %s:// keeps no notes", scheme);
     if (options->once_retry_failed && options->once_per_ms == 0)
         return simba__fail(err, SIMBA_EINVAL, "once_retry_failed needs once_per_ms");
+    if (options->slots < 0 || options->slots > SIMBA_SLOTS_MAX)
+        return simba__fail(err, SIMBA_EINVAL, "slots is %lld; it must be from 0 to %d", (long long)options->slots,
+                           SIMBA_SLOTS_MAX);
+    if (options->slots > 0 && options->once_per_ms > 0)
+        return simba__fail(err, SIMBA_EINVAL,
+                           "slots and once_per_ms exclude each other: both need the note of the mutex");
+    if (options->slots > 0 && !(client->backend->caps & SIMBA_CAP_NOTE))
+        return simba__fail(err, SIMBA_ENOTSUP, "slots: %s:// keeps no notes", scheme);
     if (options->min_hold_ms < 0 || options->min_hold_ms > SIMBA_LEASE_MAX_MS)
         return simba__fail(err, SIMBA_EINVAL, "min_hold_ms is %lld; it must be from 0 to %lld",
                            (long long)options->min_hold_ms, (long long)SIMBA_LEASE_MAX_MS);
@@ -93,30 +120,69 @@ static int check_rules(const simba_client *client, simba_locker_options *options
     return 0;
 }
 
+static int make(simba_client *client, const char *mutex, const simba_locker_options *options, simba_error *err,
+                simba_locker **ret_locker)
+{
+    simba_locker *locker = simba__calloc(1, sizeof *locker);
+    if (!locker)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    const int rc = simba__candidate_init(&locker->candidate, &type, client, mutex, options->id, &options->timing, err);
+    if (rc < 0) {
+        simba__free(locker);
+        return rc;
+    }
+    locker->shown = locker;
+    locker->candidate.machine.once = true;
+    locker->once = (simba__once){options->once_per_ms, options->once_retry_failed};
+    locker->min_hold_ms = options->min_hold_ms;
+    *ret_locker = locker;
+    return 0;
+}
+
+static int make_slots(simba_locker *turnstile, const simba_locker_options *options, simba_error *err)
+{
+    simba_locker_options own = *options;
+    char name[SIMBA_MUTEX_BYTES + 8];
+    int rc = 0;
+    own.id = turnstile->candidate.id;
+    turnstile->min_hold_ms = 0;
+    turnstile->slots = simba__calloc((size_t)options->slots, sizeof *turnstile->slots);
+    if (!turnstile->slots)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    while (rc == 0 && turnstile->slot_count < options->slots) {
+        simba_locker **slot = &turnstile->slots[turnstile->slot_count];
+        snprintf(name, sizeof name, "%s#%u", turnstile->candidate.handle.watch->mutex, turnstile->slot_count + 1);
+        rc = make(turnstile->candidate.handle.client, name, &own, err, slot);
+        if (rc == 0) {
+            (*slot)->turnstile = turnstile;
+            turnstile->slot_count++;
+        }
+    }
+    turnstile->shown = turnstile->slots[0];
+    return rc;
+}
+
 int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options, simba_error *err,
                      simba_locker **ret_locker)
 {
     if (!client || !ret_locker)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_locker" : "client");
     simba_locker_options own = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker;
     int rc = simba__sized_take("simba_locker_options", options, &own, err);
     if (rc == 0)
         rc = check_rules(client, &own, err);
+    if (rc == 0)
+        rc = make(client, mutex, &own, err, &locker);
     if (rc < 0)
         return rc;
-    simba_locker *locker = simba__calloc(1, sizeof *locker);
-    if (!locker)
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    rc = simba__candidate_init(&locker->candidate, &type, client, mutex, own.id, &own.timing, err);
-    if (rc < 0) {
-        simba__free(locker);
-        return rc;
-    }
-    locker->candidate.machine.once = true;
-    locker->once = (simba__once){own.once_per_ms, own.once_retry_failed};
-    locker->min_hold_ms = own.min_hold_ms;
-    *ret_locker = locker;
-    return 0;
+    if (own.slots > 0)
+        rc = make_slots(locker, &own, err);
+    if (rc < 0)
+        simba_locker_free(locker);
+    else
+        *ret_locker = locker;
+    return rc;
 }
 
 /* --- acquire ---------------------------------------------------------------------------------------- */
@@ -177,9 +243,6 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, 
     const char *mutex = handle->watch->mutex;
     if (client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "acquire %s: the client is closed", mutex);
-    if (locker->held || locker->waiting)
-        return simba__fail(err, SIMBA_ESTATE, "acquire %s: this locker already %s it", mutex,
-                           locker->held ? "holds" : "waits for");
     locker->release_error.code = 0;
     locker->waiting = true;
     locker->cancelled = false;
@@ -203,6 +266,111 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_local until, 
 
 static int release(simba_locker *locker, simba_error *err);
 
+/* --- slots ------------------------------------------------------------------------------------------ */
+
+/* In the turnstile: do all contenders agree on the number of slots? The first one writes it down. */
+static int check_slots(simba_locker *turnstile, simba_error *err)
+{
+    simba_client *client = turnstile->candidate.handle.client;
+    const char *mutex = turnstile->candidate.handle.watch->mutex;
+    simba__note_call call = {.busy = false};
+    char note[SIMBA__SLOTS_NOTE_MAX];
+    int rc = simba__note_finish(client, &call, simba__note_read(&call, client, mutex), err);
+    if (rc == 0)
+        rc = simba__slots_check(mutex, turnstile->slot_count, call.note.bytes, call.note.length, err, note);
+    if (rc == 0)
+        rc =
+            simba__note_finish(client, &call, simba__note_write(&call, &turnstile->candidate, note, strlen(note)), err);
+    return rc < 0 ? rc : 0;
+}
+
+static simba__slot state_of(const simba_locker *slot)
+{
+    return slot->held                       ? SIMBA__SLOT_HELD
+           : slot->refused                  ? SIMBA__SLOT_TAKEN
+           : slot->candidate.handle.running ? SIMBA__SLOT_ASKED /* or it is still being given back */
+                                            : SIMBA__SLOT_IDLE;
+}
+
+/* In the turnstile: take the first slot that is free, or becomes free. */
+static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local until, simba_error *err)
+{
+    simba_client *client = turnstile->candidate.handle.client;
+    const char *mutex = turnstile->candidate.handle.watch->mutex;
+    const unsigned first = (unsigned)(client->host.random(&client->host) % turnstile->slot_count);
+    simba__slot states[SIMBA_SLOTS_MAX];
+    unsigned which;
+    for (unsigned i = 0; i < turnstile->slot_count; i++) {
+        turnstile->slots[i]->refused = false;
+        turnstile->slots[i]->acquire_error.code = 0;
+    }
+    for (;;) {
+        for (unsigned i = 0; i < turnstile->slot_count; i++) {
+            simba_locker *slot = turnstile->slots[i];
+            states[i] = state_of(slot);
+            if (states[i] == SIMBA__SLOT_IDLE && slot->acquire_error.code != 0)
+                return explain(slot, timeout_ms, err);
+        }
+        const simba__slots_move move = simba__slots_decide(states, turnstile->slot_count, first, &which);
+        const bool is_over = simba__local_reached(client->now, until);
+        if (move == SIMBA__SLOTS_ENTER) {
+            turnstile->shown = turnstile->slots[which];
+            return 0;
+        }
+        if (client->closing)
+            return simba__fail(err, SIMBA_ECLOSED, "acquire %s: the client is closed", mutex);
+        if (turnstile->cancelled)
+            return simba__fail(err, SIMBA_ECANCELED, "acquire %s: cancelled", mutex);
+        if (is_over && move != SIMBA__SLOTS_FULL)
+            return simba__fail(err, SIMBA_EUNAVAILABLE, "acquire %s: the store does not answer", mutex);
+        if (move == SIMBA__SLOTS_FULL && (is_over || timeout_ms == 0))
+            return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: all its %u slots are taken", mutex,
+                               turnstile->slot_count);
+        if (move == SIMBA__SLOTS_ASK) {
+            simba_locker *slot = turnstile->slots[which];
+            slot->reason = SIMBA_REASON_NONE;
+            slot->candidate.machine.try_once = timeout_ms == 0;
+            slot->candidate.machine.min_hold_ns = 0;
+            simba__candidate_begin(&slot->candidate);
+        } else {
+            simba__wait(client, turnstile, until);
+        }
+    }
+}
+
+/* Under the lock. */
+static int acquire_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local until, simba_error *err)
+{
+    const simba_client *client = turnstile->candidate.handle.client;
+    const simba_owner *owner = &turnstile->candidate.machine.owner;
+    const int64_t pass_ms = timeout_ms == 0 ? PASS_MS : timeout_ms;
+    const simba_local passed_by = timeout_ms == 0 ? simba__local_add(client->now, PASS_MS * SIMBA__NS_PER_MS) : until;
+    turnstile->shown = turnstile->slots[0];
+    int rc = acquire(turnstile, pass_ms, passed_by, err);
+    if (rc == SIMBA_ETIMEDOUT && !simba_owner_is_none(owner))
+        return simba__fail(err, rc, "acquire %s: all its %u slots are taken, and %s is the next",
+                           turnstile->candidate.handle.watch->mutex, turnstile->slot_count, owner->id);
+    if (rc < 0)
+        return rc;
+    turnstile->held = false; /* for the application it holds nothing yet */
+    turnstile->waiting = true;
+    rc = check_slots(turnstile, err);
+    if (rc == 0)
+        rc = take_slot(turnstile, timeout_ms, until, err);
+    turnstile->waiting = false;
+    simba__handle_send_stop(&turnstile->candidate.handle);
+    for (unsigned i = 0; i < turnstile->slot_count; i++) {
+        simba_locker *slot = turnstile->slots[i];
+        if (rc < 0 || slot != turnstile->shown) {
+            slot->held = false;
+            simba__handle_send_stop(&slot->candidate.handle);
+        }
+    }
+    return rc;
+}
+
+/* --- acquire, from outside --------------------------------------------------------------------------- */
+
 int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
 {
     if (!locker)
@@ -219,20 +387,24 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
                                   : SIMBA__NEVER;
     /* The rule is asked before the wait, because a run that counts makes the wait pointless; and once more by the holder,
      * because of several who waited only the first may begin. */
-    const bool idle = !locker->held && !locker->waiting; /* otherwise acquire says so */
-    if (idle)
+    simba_locker *shown = locker->shown;
+    if (shown->held || locker->waiting)
+        rc = simba__fail(err, SIMBA_ESTATE, "acquire %s: this locker already %s it",
+                         locker->candidate.handle.watch->mutex, shown->held ? "holds" : "waits for");
+    else
         locker->candidate.machine.min_hold_ns = 0;
-    if (idle && locker->once.per_ms > 0)
+    if (rc == 0 && locker->once.per_ms > 0)
         rc = simba__once_check(&locker->candidate, &locker->once, err);
     if (rc == 0)
-        rc = acquire(locker, timeout_ms, until, err);
+        rc = locker->slots ? acquire_slot(locker, timeout_ms, until, err) : acquire(locker, timeout_ms, until, err);
     if (rc == 0 && locker->once.per_ms > 0) {
         rc = simba__once_begin(&locker->candidate, &locker->once, err);
         if (rc < 0)
             (void)release(locker, NULL);
     }
+    shown = locker->shown;
     if (rc == 0)
-        locker->candidate.machine.min_hold_ns = locker->min_hold_ms * SIMBA__NS_PER_MS;
+        shown->candidate.machine.min_hold_ns = shown->min_hold_ms * SIMBA__NS_PER_MS;
     simba__unlock(client);
     return rc;
 }
@@ -302,7 +474,7 @@ int simba_locker_release(simba_locker *locker, simba_error *err)
     int rc = simba__lock_checked(client, false, err);
     if (rc < 0)
         return rc;
-    rc = release(locker, err);
+    rc = release(locker->shown, err);
     simba__unlock(client);
     return rc;
 }
@@ -329,8 +501,11 @@ int simba_locker_cancel(simba_locker *locker)
 
 void simba_locker_free(simba_locker *locker)
 {
-    if (locker)
-        simba__handle_free(&locker->candidate.handle, true);
+    if (!locker)
+        return;
+    for (unsigned i = 0; i < locker->slot_count; i++)
+        simba__handle_free(&locker->slots[i]->candidate.handle, true);
+    simba__handle_free(&locker->candidate.handle, true);
 }
 
 void simba_locker_cleanup(simba_locker **locker)
@@ -343,24 +518,34 @@ simba_reason simba_locker_reason(simba_locker *locker)
     simba_client *client = locker ? locker->candidate.handle.client : NULL;
     if (!locker || simba__lock_checked(client, false, NULL) < 0)
         return SIMBA_REASON_NONE;
-    const simba_reason reason = (simba_reason)locker->reason;
+    const simba_reason reason = (simba_reason)locker->shown->reason;
     simba__unlock(client);
     return reason;
 }
 
 int simba_locker_lease(const simba_locker *locker, simba_lease *ret_lease)
 {
-    return locker && ret_lease ? simba__candidate_lease(&locker->candidate, ret_lease) : SIMBA_EINVAL;
+    return locker && ret_lease ? simba__candidate_lease(&locker->shown->candidate, ret_lease) : SIMBA_EINVAL;
 }
 
 int64_t simba_locker_held_for_ms(const simba_locker *locker)
 {
-    return locker ? simba__candidate_held_for_ns(&locker->candidate) / SIMBA__NS_PER_MS : 0;
+    return locker ? simba__candidate_held_for_ns(&locker->shown->candidate) / SIMBA__NS_PER_MS : 0;
 }
 
 uint64_t simba_locker_token(const simba_locker *locker)
 {
-    return locker ? simba__candidate_token(&locker->candidate) : 0;
+    return locker ? simba__candidate_token(&locker->shown->candidate) : 0;
+}
+
+int simba_locker_slot(const simba_locker *locker)
+{
+    if (!locker || !locker->slots || simba_locker_held_for_ms(locker) == 0)
+        return 0;
+    int slot = 0;
+    while (locker->slots[slot] != locker->shown)
+        slot++;
+    return slot + 1;
 }
 
 const char *simba_locker_id(const simba_locker *locker)
@@ -370,29 +555,29 @@ const char *simba_locker_id(const simba_locker *locker)
 
 int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner)
 {
-    return locker && ret_owner ? simba__candidate_owner(&locker->candidate, ret_owner) : SIMBA_EINVAL;
+    return locker && ret_owner ? simba__candidate_owner(&locker->shown->candidate, ret_owner) : SIMBA_EINVAL;
 }
 
 int64_t simba_locker_owner_left_ms(simba_locker *locker)
 {
-    return locker ? simba__candidate_owner_left_ms(&locker->candidate) : 0;
+    return locker ? simba__candidate_owner_left_ms(&locker->shown->candidate) : 0;
 }
 
 int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant)
 {
-    return locker && ret_grant ? simba__candidate_grant(&locker->candidate, ret_grant) : SIMBA_EINVAL;
+    return locker && ret_grant ? simba__candidate_grant(&locker->shown->candidate, ret_grant) : SIMBA_EINVAL;
 }
 
 int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err)
 {
     if (!locker)
         return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
-    return simba__work_note_set(&locker->candidate, bytes, length, err);
+    return simba__work_note_set(&locker->shown->candidate, bytes, length, err);
 }
 
 int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note)
 {
     if (!locker || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", locker ? "ret_note" : "locker");
-    return simba__work_note_get(&locker->candidate, err, ret_note);
+    return simba__work_note_get(&locker->shown->candidate, err, ret_note);
 }

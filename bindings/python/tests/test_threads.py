@@ -55,6 +55,17 @@ def test_once_per_period(mutex: str) -> None:
             client.lock(mutex, once_retry_failed=True)
 
 
+def test_slots(mutex: str) -> None:
+    """Two hold the mutex at a time, and the third is told so."""
+    with simba.Client("memory://slots") as client:
+        with client.lock(mutex, slots=2) as one, client.lock(mutex, slots=2) as two:
+            assert {one.slot, two.slot} == {1, 2} and one.held and two.held
+            with pytest.raises(simba.Timeout, match="all its 2 slots are taken"):
+                client.lock(mutex, slots=2).acquire(0)
+        with pytest.raises(simba.Error, match="has 2 slots, not 3"):
+            client.lock(mutex, slots=3).acquire()
+
+
 def test_a_note_goes_from_hand_to_hand(mutex: str) -> None:
     with simba.Client("memory://notes") as client:
         assert client.note(mutex).bytes == b""

@@ -150,8 +150,10 @@ class Client(BaseClient):
         self._pid = os.getpid()
 
     def lock(self, mutex: str, *, timeout: Optional[Duration] = None, id: Optional[str] = None,
-             once_per: Optional[Duration] = None, once_retry_failed: bool = False, **timing: Optional[Duration]) -> "Lock":
-        return Lock(self, mutex, timeout=timeout, id=id, once_per=once_per, once_retry_failed=once_retry_failed, **timing)
+             once_per: Optional[Duration] = None, once_retry_failed: bool = False, slots: int = 0,
+             **timing: Optional[Duration]) -> "Lock":
+        return Lock(self, mutex, timeout=timeout, id=id, once_per=once_per, once_retry_failed=once_retry_failed, slots=slots,
+                    **timing)
 
     def contend(self, mutex: str, **options: Any) -> "Contender":
         return Contender(self, mutex, **options)
@@ -225,17 +227,20 @@ class Lock:
 
     With `once_per`, acquiring raises SIMBA_ETOOSOON if the work began within that time. The block records its end: an
     exception is a failure. With `once_retry_failed`, a run that failed or was cut short begins again.
+
+    With `slots`, up to so many hold the mutex at a time. `slot` is the number of this one's, from 1 on.
     """
 
     _c: Any = None
 
     def __init__(self, client: Client, mutex: str, *, timeout: Optional[Duration] = None, id: Optional[str] = None,
-                 once_per: Optional[Duration] = None, once_retry_failed: bool = False,
+                 once_per: Optional[Duration] = None, once_retry_failed: bool = False, slots: int = 0,
                  **timing: Optional[Duration]) -> None:
         options = ffi.new("simba_locker_options *")
         options.size = ffi.sizeof("simba_locker_options")
         options.once_per_ms = 0 if once_per is None else milliseconds(once_per)
         options.once_retry_failed = once_retry_failed
+        options.slots = slots
         name = identify(options, id, timing)  # noqa: F841
         out = ffi.new("simba_locker **")
         self._records_end = once_per is not None
@@ -280,6 +285,11 @@ class Lock:
     def token(self) -> int:
         """The fencing token, for the resource that you write to; 0: not held."""
         return int(lib.simba_locker_token(self._c))
+
+    @property
+    def slot(self) -> int:
+        """Which of the slots it holds, from 1 on; 0: none."""
+        return int(lib.simba_locker_slot(self._c))
 
     @property
     def id(self) -> str:
@@ -651,6 +661,8 @@ class Observer(Door):
 
 
 def lock(mutex: str, *, url: Optional[str] = None, timeout: Optional[Duration] = None, id: Optional[str] = None,
-         once_per: Optional[Duration] = None, once_retry_failed: bool = False, **timing: Optional[Duration]) -> Lock:
+         once_per: Optional[Duration] = None, once_retry_failed: bool = False, slots: int = 0,
+         **timing: Optional[Duration]) -> Lock:
     """A lock on a store that all of this process share a client of: `with simba.lock("orders", url=…) as held:`"""
-    return shared(url).lock(mutex, timeout=timeout, id=id, once_per=once_per, once_retry_failed=once_retry_failed, **timing)
+    return shared(url).lock(mutex, timeout=timeout, id=id, once_per=once_per, once_retry_failed=once_retry_failed, slots=slots,
+                            **timing)

@@ -1,0 +1,250 @@
+/* Lockers with slots: at most N hold a mutex, in the order in which they came, and all agree on N. */
+#include <stdio.h>
+
+#include "support.h"
+
+enum { MAX = 8 };
+
+static simba_locker *locker_new(simba_client *client, int64_t slots)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
+    simba_error err = {0};
+    options.slots = slots;
+    if (simba_locker_new(client, "m", &options, &err, &locker) != 0)
+        fail_msg("cannot make a locker: %s", err.text);
+    return locker;
+}
+
+/* A thread in acquire. */
+struct attempt {
+    simba_locker *locker;
+    int rc;
+    bool done;
+    struct runner runner;
+};
+
+static void attempt(void *arg)
+{
+    struct attempt *self = arg;
+    const int rc = simba_locker_acquire(self->locker, -1, NULL);
+    board_lock();
+    self->rc = rc;
+    self->done = true;
+    board_unlock();
+}
+
+static void attempt_start(struct attempt *self, simba_locker *locker)
+{
+    *self = (struct attempt){.locker = locker, .rc = 1};
+    runner_start(&self->runner, attempt, self);
+}
+
+/* Three slots: the fourth is refused, and what a locker shows is its slot's. */
+static void at_most_so_many(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker[4];
+    simba_error err = {0};
+    unsigned seen = 0;
+    for (int i = 0; i < 4; i++)
+        locker[i] = locker_new(client, 3);
+    for (int i = 0; i < 3; i++) {
+        char slot[8];
+        simba_owner owner;
+        assert_rc(0, simba_locker_acquire(locker[i], 0, &err));
+        assert_in_range(simba_locker_slot(locker[i]), 1, 3);
+        seen |= 1U << simba_locker_slot(locker[i]);
+        assert_true(simba_locker_token(locker[i]) > 0);
+        assert_true(simba_locker_held_for_ms(locker[i]) > 0);
+        assert_int_equal(0, simba_locker_owner(locker[i], &owner));
+        assert_string_equal(owner.id, simba_locker_id(locker[i]));
+        snprintf(slot, sizeof slot, "m#%d", simba_locker_slot(locker[i]));
+        assert_true(is_owned(client, slot));
+        assert_rc(SIMBA_ESTATE, simba_locker_acquire(locker[i], 0, NULL));
+    }
+    assert_int_equal(seen, 0xe);
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(locker[3], 0, &err));
+    assert_string_equal(err.text, "acquire m: all its 3 slots are taken");
+    assert_int_equal(simba_locker_slot(locker[3]), 0);
+    assert_int_equal(simba_locker_held_for_ms(locker[3]), 0);
+    assert_rc(SIMBA_ESTATE, simba_locker_release(locker[3], NULL));
+    const int freed = simba_locker_slot(locker[1]);
+    assert_rc(0, simba_locker_release(locker[1], &err));
+    assert_int_equal(simba_locker_slot(locker[1]), 0);
+    assert_int_equal(simba_locker_reason(locker[1]), SIMBA_REASON_STOPPED);
+    assert_rc(0, simba_locker_acquire(locker[3], 0, &err));
+    assert_int_equal(simba_locker_slot(locker[3]), freed);
+    for (int i = 0; i < 4; i++)
+        simba_locker_free(locker[i]);
+    client_close(client);
+}
+
+/* While it waits inside of the turnstile, a locker holds nothing that it would show. */
+static void the_turnstile_is_not_held(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *holder = locker_new(client, 1), *waiter = locker_new(client, 1);
+    struct attempt waits;
+    assert_rc(0, simba_locker_acquire(holder, -1, NULL));
+    AWAIT(!is_owned(client, "m"));
+    attempt_start(&waits, waiter);
+    AWAIT(is_owned(client, "m"));
+    assert_int_equal(simba_locker_held_for_ms(waiter), 0);
+    assert_int_equal(simba_locker_token(waiter), 0);
+    assert_int_equal(simba_locker_slot(waiter), 0);
+    assert_rc(SIMBA_ESTATE, simba_locker_release(waiter, NULL));
+    assert_rc(0, simba_locker_cancel(waiter));
+    runner_join(&waits.runner);
+    assert_rc(SIMBA_ECANCELED, waits.rc);
+    AWAIT(!is_owned(client, "m"));
+    simba_locker_free(waiter);
+    simba_locker_free(holder);
+    client_close(client);
+}
+
+/* Who came first gets the next slot, whichever it is; each release lets one in. */
+static void in_order(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *holder[2] = {locker_new(client, 2), locker_new(client, 2)};
+    simba_locker *first = locker_new(client, 2), *second = locker_new(client, 2);
+    struct attempt one, two;
+    assert_rc(0, simba_locker_acquire(holder[0], -1, NULL));
+    assert_rc(0, simba_locker_acquire(holder[1], -1, NULL));
+    AWAIT(!is_owned(client, "m"));
+    attempt_start(&one, first);
+    AWAIT(is_owned(client, "m"));
+    attempt_start(&two, second);
+    AWAIT(client_stats(client).waiting > 0);
+    assert_rc(0, simba_locker_release(holder[1], NULL));
+    AWAIT(one.done);
+    assert_rc(0, one.rc);
+    AWAIT(is_owned(client, "m")); /* by the second, which was behind */
+    assert_false(two.done);
+    assert_rc(0, simba_locker_release(holder[0], NULL));
+    AWAIT(two.done);
+    assert_rc(0, two.rc);
+    assert_int_not_equal(simba_locker_slot(first), simba_locker_slot(second));
+    runner_join(&one.runner);
+    runner_join(&two.runner);
+    simba_locker_free(first);
+    simba_locker_free(second);
+    simba_locker_free(holder[0]);
+    simba_locker_free(holder[1]);
+    client_close(client);
+}
+
+/* Those who count different slots would let in more than any of them wants. */
+static void all_agree_on_the_number(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *three = locker_new(client, 3), *four = locker_new(client, 4);
+    simba_locker_options plain = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *other = NULL;
+    simba_error err = {0};
+    assert_rc(0, simba_locker_acquire(three, -1, NULL));
+    assert_rc(SIMBA_ESTATE, simba_locker_acquire(four, -1, &err));
+    assert_string_equal(err.text, "m has 3 slots, not 4: ask for 3, or forget m when nobody holds or wants a slot");
+    assert_int_equal(simba_locker_slot(four), 0);
+    assert_rc(0, simba_locker_release(three, NULL));
+    AWAIT(!is_owned(client, "m"));
+    assert_rc(0, simba_locker_new(client, "m", &plain, &err, &other));
+    assert_rc(0, simba_locker_acquire(other, -1, &err));
+    assert_rc(0, simba_locker_note_set(other, "notes of my own", 15, &err));
+    assert_rc(0, simba_locker_release(other, &err));
+    assert_rc(SIMBA_ESTATE, simba_locker_acquire(three, -1, &err));
+    assert_non_null(strstr(err.text, "note of its own"));
+    simba_locker_free(three);
+    simba_locker_free(four);
+    simba_locker_free(other);
+    client_close(client);
+}
+
+static void bad_options(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t slots, once_per_ms;
+        const char *mutex, *text;
+    } bad[] = {
+        {-1, 0, "m", "slots is -1; it must be from 0 to 256"},
+        {257, 0, "m", "slots is 257; it must be from 0 to 256"},
+        {2, 1000, "m", "slots and once_per_ms exclude each other"},
+        {10, 0, "0123456789012345678901234567890123456789012345678901234567890123",
+         "characters"}, /* 64, #10 is too long */
+    };
+    simba_client *client = client_open(NULL);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+        simba_locker *locker = NULL;
+        simba_error err = {0};
+        options.slots = bad[i].slots;
+        options.once_per_ms = bad[i].once_per_ms;
+        assert_rc(SIMBA_EINVAL, simba_locker_new(client, bad[i].mutex, &options, &err, &locker));
+        assert_null(locker);
+        if (!strstr(err.text, bad[i].text))
+            fail_msg("%s", err.text);
+    }
+    client_close(client);
+}
+
+/* Many threads, few slots: never more inside than there are slots. */
+struct crowd {
+    simba_client *client;
+    struct runner runner;
+    int *inside, *most, *total;
+};
+
+static void come_and_go(void *arg)
+{
+    struct crowd *self = arg;
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
+    options.slots = 3;
+    EXPECT(simba_locker_new(self->client, "m", &options, NULL, &locker) == 0);
+    for (int i = 0; i < 20; i++) {
+        EXPECT(simba_locker_acquire(locker, -1, NULL) == 0);
+        board_lock();
+        ++*self->total;
+        if (++*self->inside > *self->most)
+            *self->most = *self->inside;
+        board_unlock();
+        board_lock();
+        --*self->inside;
+        board_unlock();
+        EXPECT(simba_locker_release(locker, NULL) == 0);
+    }
+    simba_locker_free(locker);
+}
+
+static void a_crowd(void **state)
+{
+    (void)state;
+    struct crowd crowd[MAX];
+    int inside = 0, most = 0, total = 0;
+    simba_client *client = client_open(NULL);
+    for (int i = 0; i < MAX; i++) {
+        crowd[i] = (struct crowd){.client = client, .inside = &inside, .most = &most, .total = &total};
+        runner_start(&crowd[i].runner, come_and_go, &crowd[i]);
+    }
+    for (int i = 0; i < MAX; i++)
+        runner_join(&crowd[i].runner);
+    assert_int_equal(total, MAX * 20);
+    assert_in_range(most, 1, 3);
+    client_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(at_most_so_many), TEST(the_turnstile_is_not_held),
+        TEST(in_order),        TEST(all_agree_on_the_number),
+        TEST(bad_options),     TEST(a_crowd),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
