@@ -54,6 +54,29 @@ static void wrong_use_is_explained(void **state)
     assert_int_equal(RUN("run", "", "--", "true"), 78);
 }
 
+/* Up to N run at a time. Each command is told its slot, and another number is refused by name. */
+static void slots(void **state)
+{
+    (void)state;
+    const char *const print = "echo $SIMBA_MUTEX $SIMBA_SLOT; read line";
+    process one = START("run", "--slots", "2", "m", "--", "sh", "-c", print);
+    await_lines_in(one.out_path, 1);
+    process two = START("run", "--slots", "2", "m", "--", "sh", "-c", print);
+    await_lines_in(two.out_path, 1);
+    assert_int_equal(RUN("run", "--slots", "2", "-n", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "all its 2 slots are taken"));
+    assert_int_equal(RUN("run", "--slots", "3", "m", "--", "true"), 78);
+    assert_non_null(strstr(err_of(&last), "m has 2 slots, not 3"));
+    assert_int_equal(finish(&one), 0 + 1); /* `read` finds the end of its input */
+    assert_int_equal(RUN("run", "--slots", "2", "-n", "m", "--", "sh", "-c", "exit $SIMBA_SLOT"), out_of(&one)[4] - '0');
+    assert_int_equal(finish(&two), 1);
+    assert_int_not_equal(out_of(&one)[4], out_of(&two)[4]);
+    assert_memory_equal(out_of(&one), "m#", 2);
+    assert_int_equal(RUN("run", "--slots", "0", "m", "--", "true"), 64);
+    assert_int_equal(RUN("run", "--slots", "257", "m", "--", "true"), 64);
+    assert_int_equal(RUN("run", "--slots", "2", "--once-per", "1h", "m", "--", "true"), 64);
+}
+
 /* The grace that is called the longest is one that is taken. */
 static void the_longest_grace_fits(void **state)
 {
@@ -393,6 +416,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(exit_code_is_the_commands),
         TEST(wrong_use_is_explained),
+        TEST(slots),
         TEST(the_longest_grace_fits),
         TEST(failures_have_codes_of_their_own),
         TEST(environment_names_the_lease),
