@@ -1,6 +1,5 @@
 /* Every world that choices lead to, breadth first: all worlds that are n choices away before those that are n + 1 away, so the
- * first broken promise is one that no shorter way leads to. The search knows nothing of what a world is: explore.h searches
- * contenders and a store, machine.h a pure machine of a store and its servers. */
+ * first broken promise is one that no shorter way leads to. The search knows nothing of what a world is. */
 #ifndef TESTS_SIM_SEARCH_H
 #define TESTS_SIM_SEARCH_H
 

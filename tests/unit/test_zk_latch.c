@@ -1,4 +1,4 @@
-/* What a contender of a mutex does next, event by event. All interleavings of two clients are in simba-sim --machine zk-latch; these are
+/* What a contender of a mutex does next, event by event. The interleavings of several clients are the simulator's; these are
  * the ways that have a name. */
 #include <stdio.h>
 #include <string.h>
