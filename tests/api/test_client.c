@@ -587,59 +587,6 @@ struct rows {
     simba_client *client;
 };
 
-static void note_row(const simba_listing *listing, void *user)
-{
-    struct rows *rows = user;
-    rows->thread = pthread_self();
-    if (simba_owner_is_none(listing->owner) || rows->count == COUNT_OF(rows->names))
-        return;
-    strcpy(rows->names[rows->count], listing->mutex);
-    rows->owners[rows->count++] = *listing->owner;
-    rows->now_ms = listing->now_ms;
-}
-
-static struct rows list(simba_client *client, const char *pattern)
-{
-    struct rows rows = {0};
-    assert_rc(0, simba_client_list(client, pattern, note_row, &rows, NULL));
-    return rows;
-}
-
-/* All mutexes in order, or those that match, on the calling thread, with owners whose times can be judged. */
-static void listing(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
-    assert_int_equal(0, list(client, NULL).count);
-    static const char *const names[] = {"zebra", "ant", "anteater", "bee"};
-    struct player *players[COUNT_OF(names)];
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        players[i] = player_start(i % 2 ? client : other, names[i]);
-        AWAIT(players[i]->leads);
-    }
-    struct rows rows = list(client, NULL);
-    assert_int_equal(4, rows.count);
-    assert_true(pthread_equal(pthread_self(), rows.thread));
-    assert_string_equal("ant", rows.names[0]);
-    assert_string_equal("anteater", rows.names[1]);
-    assert_string_equal("bee", rows.names[2]);
-    assert_string_equal("zebra", rows.names[3]);
-    assert_string_equal(simba_contender_id(players[1]->contender), rows.owners[0].id);
-    assert_int_equal(players[1]->token, rows.owners[0].token);
-    assert_true(simba_owner_in_ttl(&rows.owners[3], rows.now_ms));
-    assert_int_equal(2, list(other, "ant*").count);
-    assert_int_equal(2, list(other, "?e*").count);
-    assert_int_equal(1, list(other, "[yz]*").count);
-    assert_int_equal(0, list(other, "elephant").count);
-    assert_int_equal(4, list(other, "*").count);
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        player_free(players[i]);
-    assert_int_equal(0, list(other, NULL).count);
-    client_close(client);
-    client_close(other);
-}
-
 static void use_client_in_row(const simba_listing *listing, void *user)
 {
     struct rows *rows = user;
@@ -665,87 +612,7 @@ static void using_the_client_in_a_row(void **state)
     client_close(client);
 }
 
-/* force_release of what nobody owns names the mutex; of what somebody owns, frees it for the next. */
-static void forcing(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
-    simba_error err = {0};
-    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "the-mutex", &err));
-    assert_int_equal(SIMBA_ENOTFOUND, err.code);
-    assert_non_null(strstr(err.text, "the-mutex"));
-    simba_locker *locker;
-    assert_rc(0, simba_locker_new(other, "the-mutex", NULL, NULL, &locker));
-    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    assert_rc(0, simba_client_force_release(client, "the-mutex", &err));
-    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "the-mutex", NULL));
-    struct player *next = player_start(client, "the-mutex");
-    AWAIT(next->leads);
-    assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
-    assert_true(simba_contender_is_owner(next->contender));
-    simba_locker_free(locker);
-    player_free(next);
-    client_close(client);
-    client_close(other);
-}
-
 /* --- stats and log ---------------------------------------------------------------------------------- */
-
-static uint64_t count_of(const simba_histogram *histogram)
-{
-    uint64_t count = 0;
-    for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
-        count += histogram->buckets[i];
-    return count;
-}
-
-/* What the client counts. */
-static void stats(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_stats now = client_stats(client);
-    assert_int_equal(0, now.contenders + now.held + now.requests + now.grants + now.callbacks + now.errors);
-    struct player *held = player_start(client, "m");
-    AWAIT(held->leads);
-    struct player *waiter = player_start(client, "m");
-    simba_locker *locker;
-    assert_rc(0, simba_locker_new(client, "n", NULL, NULL, &locker));
-    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    now = client_stats(client);
-    assert_int_equal(3, now.contenders);
-    assert_int_equal(2, now.held);
-    assert_int_equal(1, now.waiting);
-    assert_int_equal(2, now.grants);
-    assert_int_equal(2, count_of(&now.wait));
-    assert_true(count_of(&now.acquire) >= 3);
-    assert_int_equal(0, count_of(&now.hold) + count_of(&now.release));
-    assert_true(now.requests >= 3);
-    assert_true(now.batches >= 1 && now.batches <= now.requests);
-    assert_true(now.callback_threads >= 1);
-    assert_rc(0, simba_client_force_release(client, "m", NULL));
-    AWAIT(client_stats(client).losses[SIMBA_REASON_REVOKED] == 1);
-    AWAIT(client_stats(client).held == 2);
-    player_free(held);
-    player_free(waiter);
-    assert_rc(0, simba_locker_release(locker, NULL));
-    now = client_stats(client);
-    assert_int_equal(1, now.contenders);
-    assert_int_equal(0, now.held);
-    assert_int_equal(0, now.waiting);
-    assert_int_equal(now.grants, now.losses[SIMBA_REASON_STOPPED] + now.losses[SIMBA_REASON_REVOKED]);
-    assert_int_equal(now.grants, count_of(&now.wait));
-    assert_int_equal(now.grants, count_of(&now.hold));
-    assert_true(count_of(&now.release) > 0);
-    assert_int_equal(0, now.errors);
-    assert_int_equal(held->acquired + held->released + held->changed + waiter->acquired + waiter->released +
-                         waiter->changed,
-                     now.callbacks);
-    simba_locker_free(locker);
-    assert_int_equal(0, client_stats(client).contenders);
-    client_close(client);
-}
 
 struct lines {
     unsigned count, revoked;
@@ -845,10 +712,9 @@ int main(void)
         TEST(close_in_the_middle_of_executing),
         TEST(nothing_leaks),
         TEST(descriptors_are_not_inherited),
-        TEST(listing),
+
         TEST(using_the_client_in_a_row),
-        TEST(forcing),
-        TEST(stats),
+
         TEST(log_hook),
         TEST(settings_are_told),
     };

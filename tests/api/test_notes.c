@@ -18,22 +18,6 @@ static void assert_note(simba_client *client, const char *mutex, const char *tex
     assert_int_equal(note.length, strlen(text));
 }
 
-/* Nobody has a handle to the mutex any more, and its note is there. */
-static void a_note_outlives_all_handles(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_locker *locker = locker_of(client, "m");
-    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    assert_rc(0, simba_locker_note_set(locker, "kept", 4, NULL));
-    simba_locker_free(locker);
-    assert_note(client, "m", "kept");
-    assert_note(client, "other", "");
-    assert_rc(0, simba_client_forget(client, "m", NULL));
-    assert_note(client, "m", "");
-    client_close(client);
-}
-
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
@@ -251,9 +235,9 @@ static void an_older_contract_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_note_outlives_all_handles), TEST(bad_arguments_are_refused),    TEST(threads_write_in_turn),
-        TEST(the_last_word_is_kept),       TEST(a_loop_writes_and_reads),      TEST(a_run_writes_and_reads),
-        TEST(a_store_may_keep_no_notes),   TEST(an_older_contract_is_refused),
+        TEST(bad_arguments_are_refused),    TEST(threads_write_in_turn),  TEST(the_last_word_is_kept),
+        TEST(a_loop_writes_and_reads),      TEST(a_run_writes_and_reads), TEST(a_store_may_keep_no_notes),
+        TEST(an_older_contract_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
