@@ -33,15 +33,6 @@ static uint64_t hash_of(unsigned name)
     return (uint64_t)(name % 7) << (name % 3 * 4);
 }
 
-static void an_empty_table_has_nothing(void **state)
-{
-    (void)state;
-    simba__table table = {0};
-    assert_null(find(&table, 1, 1));
-    assert_null(simba__table_first(&table));
-    simba__table_fini(&table);
-}
-
 /* Things come and go; after each step the table has exactly what was added and not removed, each once. */
 static void has_what_was_added(void **state)
 {
@@ -134,7 +125,6 @@ static void growing_can_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_table_has_nothing),
         cmocka_unit_test(has_what_was_added),
         cmocka_unit_test(can_be_emptied_on_the_way),
         cmocka_unit_test(growing_can_fail),
