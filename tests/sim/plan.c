@@ -266,7 +266,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->ticks = pick(&s, 2, 8);
     /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
     const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
-                       store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
+                       store == SIM_STORE_SQL;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&

@@ -109,7 +109,7 @@ typedef struct sim_plan {
     int64_t poll_ns;
     int64_t session_ns;
     sim_topology topology;
-    unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM */
+    unsigned jvms;    /* REDIS, SQL: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     bool forgets;     /* REDIS: a server that restarts has kept nothing */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */

@@ -155,7 +155,6 @@ void server_changed(sim *s, unsigned server, const char *path, int type)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         if (wire_server(s, wire) == server)
             fire(s, wire, wire_peer(s, wire), path, type);
-    curators_changed(s, server, path, type);
 }
 
 static void add_watch(zk_peer *peer, zk_interest interest, const char *path)
@@ -502,8 +501,6 @@ void server_applied(sim *s, unsigned server, const zk_txn *txn)
 {
     zk_peer *peer = server == txn->server ? asker(s, txn) : NULL;
     jute_out out;
-    if (txn->curator && server == txn->server)
-        curators_applied(s, txn);
     if (!peer)
         return;
     if (txn->kind == ZK_TXN_OPEN) {

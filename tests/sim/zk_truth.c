@@ -50,15 +50,6 @@ static unsigned handle_of(const sim *s, unsigned mutex, const zk_znode *child)
     return SIM_NOBODY;
 }
 
-/* Made by a contender on the JVM, whose session is known to be its own. */
-static bool is_curators(const sim *s, const zk_znode *child)
-{
-    for (unsigned i = 0; i < s->plan->jvms; i++)
-        if (zk_state_of(s)->curator[i].session == child->session)
-            return true;
-    return false;
-}
-
 /* The token of who leads; 0: nobody does. */
 static int64_t first_of(sim *s, unsigned mutex)
 {
@@ -77,7 +68,7 @@ static void compare(sim *s, unsigned mutex, int64_t before)
         check_freed(s, mutex);
     if (first) {
         const unsigned handle = handle_of(s, mutex, first);
-        check_granted(s, mutex, handle, (uint64_t)after, handle == SIM_NOBODY && !is_curators(s, first));
+        check_granted(s, mutex, handle, (uint64_t)after, handle == SIM_NOBODY);
     }
 }
 
