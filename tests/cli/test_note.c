@@ -186,20 +186,6 @@ static void elect_hands_on_notes(void **state)
     assert_note("led left\n");
 }
 
-static void schedule_hands_on_notes(void **state)
-{
-    (void)state;
-    set_lease("1s", "4s");
-    char script[600];
-    snprintf(script, sizeof script, "echo \"x$SIMBA_NOTE\" >> %s; printf 'x%%s' \"$SIMBA_NOTE\" > $SIMBA_NOTE_FILE",
-             in_dir("log"));
-    process p = START("schedule", "--every", "20ms", "m", "--", "sh", "-c", script);
-    await_lines_in(in_dir("log"), 3);
-    kill(p.pid, SIGTERM);
-    assert_int_equal(finish(&p), 0);
-    assert_non_null(strstr(contents(in_dir("log")), "x\nxx\nxxx\n"));
-}
-
 /* On a terminal nothing of a note gets through, and it breaks no line. */
 static void a_terminal_is_shown_what_fits(void **state)
 {
@@ -229,7 +215,7 @@ int main(int argc, char **argv)
         TEST(only_what_ends_well_is_kept),
         TEST(stale_variables_are_replaced),
         TEST(elect_hands_on_notes),
-        TEST(schedule_hands_on_notes),
+
         TEST(a_terminal_is_shown_what_fits),
     };
     return cmocka_run_group_tests_name("note", tests, NULL, NULL);

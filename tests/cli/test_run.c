@@ -54,20 +54,6 @@ static void wrong_use_is_explained(void **state)
     assert_int_equal(RUN("run", "", "--", "true"), 78);
 }
 
-/* The grace that is called the longest is one that is taken. */
-static void the_longest_grace_fits(void **state)
-{
-    (void)state;
-    char url[500];
-    assert_int_equal(RUN("run", "--grace", "425ms", "m", "--", "true"), 0);
-    assert_int_equal(RUN("run", "--grace", "426ms", "m", "--", "true"), 64);
-    snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
-    setenv("SIMBA_URL", url, 1); /* the usual lease */
-    assert_int_equal(RUN("run", "--grace", "3s", "m", "--", "true"), 0);
-    assert_int_equal(RUN("run", "--grace", "3001ms", "m", "--", "true"), 64);
-    assert_non_null(strstr(err_of(&last), "at most 3000 ms"));
-}
-
 /* 1 is the command's own: what keeps it from being run has other codes. */
 static void failures_have_codes_of_their_own(void **state)
 {
@@ -318,21 +304,6 @@ static void nothing_is_left_behind(void **state)
     assert_true(number_in(in_dir("two")) < number_in(in_dir("after")));
 }
 
-/* Ten at once: each runs, and never two. */
-static void ten_take_turns(void **state)
-{
-    (void)state;
-    process p[10];
-    for (size_t i = 0; i < COUNT_OF(p); i++)
-        p[i] = START("run", "m", "--", "sh", "-c", "mkdir \"$0\" && echo >> \"$1\" && rmdir \"$0\"", in_dir("alone"),
-                     in_dir("count"));
-    for (size_t i = 0; i < COUNT_OF(p); i++)
-        assert_int_equal(finish(&p[i]), 0);
-    struct stat info;
-    assert_int_equal(stat(in_dir("count"), &info), 0);
-    assert_int_equal(info.st_size, 10);
-}
-
 /* --- terminals ------------------------------------------------------------------------------------ */
 
 static terminal start_on_terminal(const char *script)
@@ -393,7 +364,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(exit_code_is_the_commands),
         TEST(wrong_use_is_explained),
-        TEST(the_longest_grace_fits),
+
         TEST(failures_have_codes_of_their_own),
         TEST(environment_names_the_lease),
         TEST(passwords_are_kept_from_the_command),
@@ -409,7 +380,7 @@ int main(int argc, char **argv)
         TEST(signals_are_passed_on),
         TEST(an_ignored_hangup_stays_ignored),
         TEST(nothing_is_left_behind),
-        TEST(ten_take_turns),
+
         TEST(the_terminal_is_the_commands),
         TEST(job_control_works),
         TEST(a_closed_terminal_hangs_up),

@@ -135,17 +135,6 @@ static void an_outage_that_ends_is_said(void **state)
     assert_int_equal(finish(&p), 0);
 }
 
-/* No store at all is something else than a mutex that is taken. */
-static void an_unreachable_store_is_69(void **state)
-{
-    (void)state;
-    assert_int_equal(RUN("run", "m", "--", "true"), 0);
-    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
-    await_file(in_dir("frozen"));
-    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 69);
-    end_process(freezer);
-}
-
 /* kill -9 of the wrapper. */
 static void a_killed_wrapper_takes_all_along(void **state)
 {
@@ -202,17 +191,12 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(the_hold_limit_ends_the_family),
-        TEST(grace_is_for_tidying_up),
-        TEST(a_revoked_lease_stops_the_command),
-        TEST(a_frozen_store_stops_the_command),
-        TEST(an_unreachable_store_is_69),
-        TEST(a_killed_wrapper_takes_all_along),
-        TEST(a_frozen_wrapper_is_overtaken),
-        TEST(a_killed_supervisor_takes_all_along),
-        TEST(a_frozen_wrapper_is_in_time),
-        TEST(an_outage_that_ends_is_said),
-        TEST(a_revocation_that_is_heard_late_is_named),
+        TEST(the_hold_limit_ends_the_family),      TEST(grace_is_for_tidying_up),
+        TEST(a_revoked_lease_stops_the_command),   TEST(a_frozen_store_stops_the_command),
+
+        TEST(a_killed_wrapper_takes_all_along),    TEST(a_frozen_wrapper_is_overtaken),
+        TEST(a_killed_supervisor_takes_all_along), TEST(a_frozen_wrapper_is_in_time),
+        TEST(an_outage_that_ends_is_said),         TEST(a_revocation_that_is_heard_late_is_named),
     };
     return cmocka_run_group_tests_name("run_lost", tests, NULL, NULL);
 }

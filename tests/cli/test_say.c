@@ -194,28 +194,13 @@ static void an_outage_is_said_at_a_terminal(void **state)
     end_process(freezer);
 }
 
-/* The same for `elect`; when the store is back in time it says that too. */
-static void elect_says_an_outage(void **state)
-{
-    (void)state;
-    set_lease("1s", "4s");
-    terminal elect = START_ON_TERMINAL("elect", "m");
-    await_shown(&elect, "acquired m token ");
-    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
-    await_shown(&elect, "warning: the lease of m cannot be renewed; leadership will be given up in ");
-    end_process(freezer);
-    await_shown(&elect, "simba elect: the lease of m was renewed.");
-    assert_int_equal(write(elect.fd, "\003", 1), 1);
-    assert_int_equal(finish_terminal(&elect), 0);
-}
-
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(json_lines_are_objects),   TEST(mistakes_are_objects), TEST(journal_lines_have_levels),
         TEST(the_format_is_configured), TEST(waiting_is_said_once), TEST(an_outage_is_said_at_a_terminal),
-        TEST(elect_says_an_outage),
+
     };
     return cmocka_run_group_tests_name("say", tests, NULL, NULL);
 }

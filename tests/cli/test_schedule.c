@@ -15,20 +15,6 @@ static void end(process *p)
 
 /* --- schedule ---------------------------------------------------------------------------------------- */
 
-/* The next leader does not begin anew: of two, one after the other, only the first has something to run in this hour. That the
- * second leads is seen by a third, which has to wait for it. */
-static void take_over_does_not_repeat(void **state)
-{
-    (void)state;
-    process one = START("schedule", "--every", "1h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
-    await_lines_in(in_dir("runs"), 1);
-    end(&one);
-    process two = START("-v", "schedule", "--every", "1h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
-    await_text_in(two.err_path, "leads; mutex=m");
-    end(&two);
-    assert_int_equal(lines_in(in_dir("runs")), 1);
-}
-
 /* A run that was killed with its leader: the next one is told; at least once, it is the same run. */
 static void the_command_learns_what_was(void **state)
 {
@@ -157,17 +143,6 @@ static void once_per_period(void **state)
     assert_int_equal(lines_in(in_dir("runs")), 1);
 }
 
-/* Nobody waits for the one who runs it. */
-static void once_per_period_while_it_runs(void **state)
-{
-    (void)state;
-    process p = START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; sleep 1000", in_dir("runs"));
-    await_lines_in(in_dir("runs"), 1);
-    assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "true"), 75);
-    kill(p.pid, SIGTERM);
-    assert_int_equal(finish(&p), 128 + SIGTERM);
-}
-
 /* What the store has recorded of the run of m, as `schedule --list` prints it; "ENDED" is when. */
 static bool is_listed(const char *result, bool has_ended)
 {
@@ -247,23 +222,6 @@ static void a_run_that_was_cut_short_begins_again(void **state)
     assert_int_equal(AGAIN("true"), 75);
 }
 
-/* The one that waits learns that the run which went on has succeeded. */
-static void a_run_that_goes_on_is_waited_for(void **state)
-{
-    (void)state;
-    process p = START("--id", "first-one", "run", "--once-per", "20h", "m", "--", "sh", "-c",
-                      "echo >> \"$0\"; until [ -e \"$1\" ]; do sleep 0.05; done", in_dir("runs"), in_dir("go"));
-    await_lines_in(in_dir("runs"), 1);
-    terminal waiting =
-        START_ON_TERMINAL("run", "--once-per", "20h", "--retry-failed", "-E", "9", "m", "--", "touch", in_dir("ran"));
-    await_shown(&waiting, "first-one");
-    write_file(in_dir("go"), "");
-    assert_int_equal(finish(&p), 0);
-    assert_int_equal(finish_terminal(&waiting), 9);
-    assert_non_null(strstr(waiting.text, "and succeeded"));
-    assert_int_equal(access(in_dir("ran"), F_OK), -1);
-}
-
 /* The command is done, or simba killed, and the mutex is still taken. */
 static void others_are_kept_out(void **state)
 {
@@ -327,17 +285,17 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(take_over_does_not_repeat),
+
         TEST(the_command_learns_what_was),
         TEST(cron_and_list),
         TEST(periods_have_units),
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
-        TEST(once_per_period_while_it_runs),
+
         TEST(a_failed_run_begins_again),
         TEST(a_stopped_run_has_failed),
         TEST(a_run_that_was_cut_short_begins_again),
-        TEST(a_run_that_goes_on_is_waited_for),
+
         TEST(once_per_leaves_a_schedule_alone),
         TEST(others_are_kept_out),
         TEST(the_reach_is_said_at_a_terminal),

@@ -24,19 +24,6 @@ static void schedule_runs_again_and_again(void **state)
     }
 }
 
-/* The first run waits for the initial delay. */
-static void schedule_begins_later(void **state)
-{
-    (void)state;
-    const int64_t start_ns = now_ns();
-    process p =
-        START("schedule", "--every", "1h", "--initial-delay", "300ms", "m", "--", helper, "stamp", in_dir("at"));
-    await_file(in_dir("at"));
-    assert_true(number_in(in_dir("at")) - start_ns >= 300000000);
-    kill(p.pid, SIGINT);
-    assert_int_equal(finish(&p), 0);
-}
-
 /* A command that takes longer than the period, and fails: no two at once, and it goes on. */
 static void schedule_never_overlaps(void **state)
 {
@@ -127,16 +114,6 @@ static void schedule_explains_wrong_use(void **state)
 }
 
 /* --- elect ------------------------------------------------------------------------------------------- */
-
-/* A store that cannot be reached is waited for, and that is said. */
-static void an_absent_store_is_said(void **state)
-{
-    (void)state;
-    process p = START("--url", "redis://127.0.0.1:1", "elect", "m");
-    await_text_in(p.err_path, "127.0.0.1:1");
-    kill(p.pid, SIGTERM);
-    assert_int_equal(finish(&p), 0);
-}
 
 /* Leadership comes and goes: on standard output, in the status file, by the two commands. The next one leads only after
  * the release command of the first has ended. */
@@ -283,7 +260,7 @@ int main(int argc, char **argv)
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(schedule_runs_again_and_again),
-        TEST(schedule_begins_later),
+
         TEST(long_commands_keep_the_lease),
         TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader),
@@ -292,7 +269,7 @@ int main(int argc, char **argv)
         TEST(elect_status_has_an_end),
         TEST(elect_releases_without_a_store),
         TEST(ctrl_c_ends_it_all),
-        TEST(an_absent_store_is_said),
+
         TEST(elect_gives_back_what_it_cannot_use),
         TEST(elect_status_file_is_its_own),
         TEST(elect_frozen_while_it_releases),

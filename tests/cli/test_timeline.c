@@ -220,29 +220,6 @@ static void svg_is_written_to_standard_output(void **state)
     assert_null(strstr(svg, ">no answer</text>"));
 }
 
-/* What the commands that have ended took of a processor. On the wall's clock a machine that has other work to do would count too. */
-static double children_seconds(void)
-{
-    struct rusage used;
-    assert_int_equal(getrusage(RUSAGE_CHILDREN, &used), 0);
-    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
-
-/* Twice the rows take twice the time. What would take four times as long for twice as many takes minutes here. */
-static void many_rows_are_drawn_in_time(void **state)
-{
-    (void)state;
-    FILE *log = fopen(in_dir("many"), "we");
-    assert_non_null(log);
-    for (int i = 0; i < 60000; i++)
-        fprintf(log, "%d000000 m/%d start\n%d500000 m/%d stopped\n", i, i, i, i);
-    fclose(log);
-    const double before = children_seconds();
-    assert_int_equal(RUN("timeline", in_dir("many")), 0);
-    assert_true(children_seconds() - before < 10);
-}
-
 /* Anybody can write a log: what stands in it is shown and has no effect, and times cannot overflow. */
 static void hostile_logs_are_drawn(void **state)
 {
@@ -312,7 +289,7 @@ int main(int argc, char **argv)
         TEST(a_run_tells_its_clocks),
         TEST(a_part_keeps_the_axis),
         TEST(svg_is_written_to_standard_output),
-        TEST(many_rows_are_drawn_in_time),
+
     };
     return cmocka_run_group_tests_name("timeline", tests, NULL, NULL);
 }
