@@ -70,27 +70,6 @@ static void pool_keeps_its_limit(void **state)
     client_close(client);
 }
 
-/* A slow callback delays neither another mutex nor its own renewals. */
-static void slow_callback_delays_nobody(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    const simba_timing timing = lease(60, 5000);
-    struct player *slow = player_new(client, "slow", NULL, &timing);
-    slow->in_acquired = dawdle;
-    assert_rc(0, simba_contender_start(slow->contender));
-    AWAIT(slow->gate.waiting == 1);
-    struct player *quick = player_start(client, "quick");
-    AWAIT(quick->acquired == 1);
-    AWAIT(client_stats(client).renewals >= 4);
-    assert_true(simba_contender_is_owner(slow->contender));
-    assert_int_equal(0, client_stats(client).losses[SIMBA_REASON_EXPIRED]);
-    gate_open(&slow->gate);
-    player_free(slow);
-    player_free(quick);
-    client_close(client);
-}
-
 /* stop runs on_released on its own thread, when nothing of the contender runs elsewhere. */
 static void stop_tells_on_its_own_thread(void **state)
 {
@@ -625,7 +604,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pool_grows_while_callbacks_block),
         TEST(pool_keeps_its_limit),
-        TEST(slow_callback_delays_nobody),
+
         TEST(stop_tells_on_its_own_thread),
         TEST(churn_keeps_the_order),
         TEST(nobody_is_told_of_a_lapsed_lease),

@@ -18,14 +18,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { EXPLORE_MEMBERS = 3 };
+enum { EXPLORE_CONTENDERS = 3 };
 
 typedef enum explore_store { EXPLORE_PUSH, EXPLORE_POLL, EXPLORE_SESSION, EXPLORE_STORES } explore_store;
 
 /* How often something may happen on one way. Time itself has no bound. */
 typedef struct explore_bounds {
     explore_store store;
-    unsigned members;
+    unsigned contenders;
     unsigned tick_ms;
     unsigned ttl, transition; /* ticks; a session lasts as long as both together */
     unsigned margin, limit;   /* ticks; the stop margin and the hold limit */

@@ -28,7 +28,7 @@ void explore_default(explore_store store, explore_bounds *ret_bounds)
 {
     const unsigned lateness = store == EXPLORE_SESSION ? 0 : 1;
     *ret_bounds = (explore_bounds){.store = store,
-                                   .members = 2,
+                                   .contenders = 2,
                                    .tick_ms = 1000,
                                    .ttl = 2,
                                    .transition = 2,

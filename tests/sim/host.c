@@ -259,7 +259,7 @@ static void step(simba__handle *base, simba__event *event)
     handle_step(handle_of(base)->s, handle_of(base), event);
 }
 
-static const simba__handle_type member_type = {.step = step, .contends = true};
+static const simba__handle_type contender_type = {.step = step, .contends = true};
 static const simba__handle_type observer_type = {.step = step};
 
 static void on_timer(simba_timer *timer, simba_local now)
@@ -275,10 +275,10 @@ void client_adopt(sim_handle *handle)
 {
     simba__handle *base = &handle->candidate.handle;
     *base = (simba__handle){
-        .type = handle->is_member ? &member_type : &observer_type,
+        .type = handle->is_contender ? &contender_type : &observer_type,
         .watch = simba__watches_get(&client_of(handle)->watches, sim_mutex_name(handle->mutex)),
         .timer.fire = on_timer,
-        .observes = !handle->is_member || (!handle->locker && handle->process % 2 == 0),
+        .observes = !handle->is_contender || (!handle->locker && handle->process % 2 == 0),
     };
     if (simba__timers_reserve(&client_of(handle)->timers, 1) < 0)
         abort();
@@ -312,7 +312,7 @@ void client_add(sim_handle *handle, simba__request *request, client_done *done)
 void client_ask(sim_handle *handle, const simba__actions *actions)
 {
     simba_request wanted = {.mutex = sim_mutex_name(handle->mutex), .id = handle->id};
-    simba__actions_request(actions, handle->is_member ? &handle->s->timing : NULL, &wanted);
+    simba__actions_request(actions, handle->is_contender ? &handle->s->timing : NULL, &wanted);
     simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
     if (request)
         request->latest = actions->latest;

@@ -38,7 +38,7 @@ static const char usage[] =
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
     "                   the models of stores\n"
-    "  --bounds LIST    for --explore, such as losses=2,kills=0: members, tick (in ms), ttl, transition, margin\n"
+    "  --bounds LIST    for --explore, such as losses=2,kills=0: contenders, tick (in ms), ttl, transition, margin\n"
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
     "                   or 1)\n"
     "  --scenario NAME  draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
@@ -219,13 +219,13 @@ static bool store_bits(const char *text, unsigned *ret_bits, unsigned *ret_topol
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'},   {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},    {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},    {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},         {"servers", no_argument, NULL, 'v'},
-        {"svg", required_argument, NULL, 'g'},     {"scenario", required_argument, NULL, 'y'},
-        {"explore", no_argument, NULL, 'x'},       {"bounds", required_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
+        {"svg", required_argument, NULL, 'g'},   {"scenario", required_argument, NULL, 'y'},
+        {"explore", no_argument, NULL, 'x'},     {"bounds", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {

@@ -11,7 +11,7 @@
 enum { SEARCH_CHOICES = 64 };
 
 typedef struct choice {
-    uint8_t kind, member, slot;
+    uint8_t kind, contender, slot;
 } choice;
 
 /* A world is plain data of `size` bytes, which are copied for every choice. */

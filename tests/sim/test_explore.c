@@ -118,15 +118,15 @@ static void counter_example_is_drawn(void **state)
     fclose(out);
     static const char *const parts[] = {
         "10 deep: a promise was broken\n",
-        "S2: it was granted under token 2 before member-1 (token 1) was told\nthe shortest way there:\n",
-        "0 member-1 start\n0 member-1 request acquire\n",
-        "1000000000 member-1 request renew\n1000000000 member-1 fault lost 1100000000\n",
-        "2000000000 member-2 request acquire\n",
+        "S2: it was granted under token 2 before contender-1 (token 1) was told\nthe shortest way there:\n",
+        "0 contender-1 start\n0 contender-1 request acquire\n",
+        "1000000000 contender-1 request renew\n1000000000 contender-1 fault lost 1100000000\n",
+        "2000000000 contender-2 request acquire\n",
         "2000000000 store fault broken:S2 2100000000\n",
-        "            0.0s         0.5s         1.0s         1.5s         2.0s\n",
-        "  member-1  ►████████████████████████▒│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░╌????????????\n",
-        "  member-2                                                      │????????????\n",
-        "  store                                                         ~~\n",
+        "               0.0s        0.5s        1.0s         1.5s        2.0s\n",
+        "  contender-1  ►███████████████████████│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒╌????????????\n",
+        "  contender-2                                                   │????????????\n",
+        "  store                                                         ~~~\n",
     };
     const char *at = text;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -144,12 +144,12 @@ static void bounds_as_text(void **state)
     (void)state;
     explore_bounds bounds;
     explore_default(EXPLORE_POLL, &bounds);
-    assert_true(explore_parse("losses=3,members=3,drift=0", &bounds));
+    assert_true(explore_parse("losses=3,contenders=3,drift=0", &bounds));
     assert_int_equal(bounds.losses, 3);
-    assert_int_equal(bounds.members, 3);
+    assert_int_equal(bounds.contenders, 3);
     assert_int_equal(bounds.drifts, 0);
-    static const char *const wrong[] = {"losses",    "losses=",          "losses=x", "loss=1", "members=4",
-                                        "members=0", "losses=1;kills=1", "=1",       "tick=0", "margin=8"};
+    static const char *const wrong[] = {"losses",       "losses=",          "losses=x", "loss=1", "contenders=4",
+                                        "contenders=0", "losses=1;kills=1", "=1",       "tick=0", "margin=8"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(explore_parse(wrong[i], &bounds));
 }

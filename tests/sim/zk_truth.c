@@ -41,7 +41,7 @@ static bool is_of(const sim_handle *handle, const char *name)
 
 static unsigned handle_of(const sim *s, unsigned mutex, const zk_znode *child)
 {
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && strcmp(handle->id, child->data) == 0 &&
             is_of(handle, strrchr(child->path, '/') + 1))

@@ -53,19 +53,6 @@ static void codes_have_names_and_texts(void **state)
     assert_string_equal(simba_error_text(SIMBA_EINVAL), "bad argument");
 }
 
-/* What is no code still has words, never NULL. */
-static void other_numbers_have_words_too(void **state)
-{
-    (void)state;
-    static const int others[] = {1, -19, -1000, 42, INT32_MIN, INT32_MAX};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        assert_string_equal(simba_error_name(others[i]), "SIMBA_E?");
-        assert_string_equal(simba_error_text(others[i]), "unknown error");
-    }
-    assert_string_equal(simba_error_text(0), "no error");
-    assert_string_equal(simba_error_name(0), "0");
-}
-
 /* Which errors are worth another try is the same list everywhere. */
 static void transient_codes_are_these(void **state)
 {
@@ -85,17 +72,6 @@ static void fail_fills_in(void **state)
     assert_int_equal(err.code, SIMBA_EURL);
     assert_string_equal(err.text, "answer is 42");
     assert_int_equal(simba__fail(NULL, SIMBA_EPERM, "%s", "unheard"), SIMBA_EPERM);
-}
-
-/* A later failure replaces an earlier one whole. */
-static void fail_replaces(void **state)
-{
-    (void)state;
-    simba_error err;
-    simba__fail(&err, SIMBA_EURL, "a rather long sentence");
-    simba__fail(&err, SIMBA_EPERM, "short");
-    assert_int_equal(err.code, SIMBA_EPERM);
-    assert_string_equal(err.text, "short");
 }
 
 /* A text that just fits is whole; one byte more, and its end is marked. */
@@ -215,10 +191,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_stable),
         cmocka_unit_test(codes_have_names_and_texts),
-        cmocka_unit_test(other_numbers_have_words_too),
         cmocka_unit_test(transient_codes_are_these),
         cmocka_unit_test(fail_fills_in),
-        cmocka_unit_test(fail_replaces),
         cmocka_unit_test(long_texts_are_marked),
         cmocka_unit_test(the_cut_keeps_characters_whole),
         cmocka_unit_test(the_cut_survives_bytes_that_are_no_text),

@@ -100,54 +100,6 @@ static void a_leadership_is_timed(void **state)
     assert_int_equal(c.stats.waits_abandoned, 0);
 }
 
-/* A wait lasts from wanting to having, over as many requests as it takes; who leaves without has abandoned it. */
-static void a_wait_spans_its_requests(void **state)
-{
-    (void)state;
-    counted c;
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    trace_pass(&c.t, 1);
-    ANSWERED(c, 0, SIMBA_NOT_MINE, trace_owned(&c.t, "b", 3, 4000));
-    assert_int_equal(c.stats.waiting, 1);
-    trace_pass(&c.t, 100);
-    COUNTED(c, PUSH, trace_push(&c.t, SIMBA_PUSH_RELEASED));
-    trace_pass(&c.t, 102);
-    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 4));
-    assert_took(&c.stats.wait, 1, 102);
-    assert_took(&c.stats.acquire, 2, 3);
-
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    ANSWERED(c, 0, SIMBA_NOT_MINE, trace_owned(&c.t, "b", 3, 4000));
-    COUNTED(c, STOP, trace_stop(&c.t));
-    assert_int_equal(c.stats.waiting, 0);
-    assert_int_equal(c.stats.waits_abandoned, 1);
-    assert_took(&c.stats.wait, 0, 0);
-}
-
-/* What the store failed has no time: a refused connection would look like a fast store. */
-static void failures_have_no_time(void **state)
-{
-    (void)state;
-    counted c;
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    trace_pass(&c.t, 3);
-    ANSWERED(c, SIMBA_EUNAVAILABLE, SIMBA_NOT_MINE, trace_fails(&c.t, SIMBA_EUNAVAILABLE));
-    assert_took(&c.stats.acquire, 0, 0);
-    assert_int_equal(c.stats.waiting, 1);
-
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 7));
-    COUNTED(c, TIMER, trace_at(&c.t, 9900));
-    ANSWERED(c, SIMBA_ETIMEDOUT, SIMBA_MINE, trace_fails(&c.t, SIMBA_ETIMEDOUT));
-    assert_int_equal(c.stats.renewals, 0);
-    assert_int_equal(c.stats.renewals_failed, 1);
-    assert_took(&c.stats.renew, 0, 0);
-}
-
 /* A bound belongs to the bucket that it ends. The bounds are what the header says. */
 static void buckets(void **state)
 {
@@ -272,8 +224,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leadership_is_timed),
-        cmocka_unit_test(a_wait_spans_its_requests),
-        cmocka_unit_test(failures_have_no_time),
         cmocka_unit_test(buckets),
         cmocka_unit_test(errors_by_code),
         cmocka_unit_test(a_session_that_lives_on_is_written_down),
