@@ -17,7 +17,7 @@ static void free_other(struct player *player)
 
 static void dawdle(struct player *player)
 {
-    gate_pass(&player->gate);
+    latch_await(&player->latch);
 }
 
 /* --- states --------------------------------------------------------------------------------------- */
@@ -25,7 +25,6 @@ static void dawdle(struct player *player)
 /* Initial, running as a waiter and as an owner, and initial again. */
 static void status_follows_the_calls(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *owner = player_new(client, "m", NULL, NULL);
     struct player *waiter = player_new(client, "m", NULL, NULL);
@@ -59,7 +58,6 @@ static void stop_contender(void *arg)
 /* While on_released runs it is stopping: it cannot be started, and the mutex is not free. */
 static void status_while_stopping(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     player->in_released = dawdle;
@@ -67,12 +65,12 @@ static void status_while_stopping(void **state)
     AWAIT(player->leads);
     struct runner runner;
     runner_start(&runner, stop_contender, player);
-    AWAIT(player->gate.waiting == 1);
+    AWAIT(player->latch.waiting == 1);
     assert_int_equal(SIMBA_STATUS_STOPPING, simba_contender_status(player->contender));
     assert_rc(SIMBA_ESTATE, simba_contender_start(player->contender));
     assert_true(is_owned(client, "m"));
     assert_false(runner.done);
-    gate_open(&player->gate);
+    latch_open(&player->latch);
     runner_join(&runner);
     assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
     assert_false(is_owned(client, "m"));
@@ -85,7 +83,6 @@ static void status_while_stopping(void **state)
 /* What a contender says about itself while it owns, and that all of it is gone after stop. */
 static void what_an_owner_says(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     const simba_timing timing = lease(5000, 3000);
     struct player *player = player_new(client, "m", "the-owner", &timing);
@@ -128,7 +125,6 @@ static void what_an_owner_says(void **state)
  * know the new owner as soon as somebody asks them. */
 static void those_who_wait_know_the_owner(void **state)
 {
-    (void)state;
     enum { CROWD = 6 };
     simba_client *client = client_open(NULL);
     simba_contender *crowd[CROWD];
@@ -182,17 +178,16 @@ static void close_faulty(struct faulty faulty)
 /* discard does not wait, whatever its callbacks do: all that free promises happens later. */
 static void discard_does_not_wait(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     player->in_acquired = dawdle;
     assert_rc(0, simba_contender_start(player->contender));
-    AWAIT(player->gate.waiting == 1);
+    AWAIT(player->latch.waiting == 1);
     simba_contender_discard(player->contender); /* while its on_acquired waits for us */
     player->contender = NULL;
     assert_int_equal(0, player->released);
     assert_true(is_owned(client, "m"));
-    gate_open(&player->gate);
+    latch_open(&player->latch);
     AWAIT(player->released == 1 && !player->in_callback);
     AWAIT(client_stats(client).contenders == 0);
     assert_int_equal(SIMBA_REASON_STOPPED, player->reason);
@@ -210,7 +205,6 @@ static void count_freed(void *user)
 /* Whichever way it goes, and whether or not it was ever started, on_freed comes once. */
 static void on_freed_comes_once(void **state)
 {
-    (void)state;
     static unsigned freed;
     void (*const ways[])(simba_contender *) = {simba_contender_free, simba_contender_discard};
     simba_client *client = client_open(NULL);
@@ -233,7 +227,6 @@ static void on_freed_comes_once(void **state)
 /* stop and free from another contender's callback wait as anywhere else. */
 static void stop_and_free_from_another_callback(void **state)
 {
-    (void)state;
     void (*const actions[])(struct player *) = {stop_other, free_other};
     for (size_t i = 0; i < COUNT_OF(actions); i++) {
         simba_client *client = client_open(NULL);
@@ -243,11 +236,11 @@ static void stop_and_free_from_another_callback(void **state)
         actor->in_acquired = actions[i];
         actor->other = victim;
         assert_rc(0, simba_contender_start(victim->contender));
-        AWAIT(victim->gate.waiting == 1);
+        AWAIT(victim->latch.waiting == 1);
         assert_rc(0, simba_contender_start(actor->contender));
         AWAIT(actor->in_callback);
         assert_int_equal(0, victim->released);
-        gate_open(&victim->gate);
+        latch_open(&victim->latch);
         AWAIT(victim->released == 1);
         AWAIT(!actor->in_callback && actor->acquired == 1);
         assert_false(is_owned(client, "victim"));
@@ -261,7 +254,6 @@ static void stop_and_free_from_another_callback(void **state)
 /* A callback that stops another contender, whose on_released then runs inside it and stops the first: no deadlock. */
 static void stop_each_other_on_one_thread(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *first = player_new(client, "first", NULL, NULL);
     struct player *second = player_new(client, "second", NULL, NULL);
@@ -281,7 +273,6 @@ static void stop_each_other_on_one_thread(void **state)
 /* Two threads stop the same contender at once: both return, and it was told once. */
 static void stopped_by_two_threads(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     for (unsigned i = 1; i <= 50; i++) {
@@ -318,7 +309,6 @@ static void restart_often(void *arg)
 /* A stop ends with what it stopped, also if another thread starts the contender again before it has looked. */
 static void stopped_while_another_thread_restarts(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct restarts restarts = {player_new(client, "m", NULL, NULL), false};
     struct runner runners[3];
@@ -335,7 +325,6 @@ static void stopped_while_another_thread_restarts(void **state)
  * what the two were waiting for has happened, and they return. */
 static void stop_returns_although_it_was_started_again(void **state)
 {
-    (void)state;
     struct faulty faulty = open_faulty(4000);
     struct player *player = player_new(faulty.client, "m", NULL, NULL);
     for (int i = 0; i < 20; i++) {
@@ -363,7 +352,6 @@ static void stop_returns_although_it_was_started_again(void **state)
 /* Callbacks may be left out, all of them. */
 static void without_callbacks(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_contender *contender;
     assert_rc(0, simba_contender_new(client, "m", NULL, NULL, &contender));
@@ -382,7 +370,6 @@ static void without_callbacks(void **state)
 /* Renewals are no news: whoever waits for a mutex that stays owned is left in peace. */
 static void renewals_disturb_nobody(void **state)
 {
-    (void)state;
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
     const simba_timing timing = lease(30, 30000);
     struct player *holder = player_new(clients[0], "m", "holder", &timing);

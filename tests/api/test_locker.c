@@ -46,7 +46,6 @@ static void attempt_start(struct attempt *self, simba_locker *locker, int64_t ti
 /* The text names who has it, and an id cannot do more than be shown: not even one that a name may have. */
 static void owners_are_shown_not_obeyed(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *one = locker_new(client, "m",
                                    "a\xC2\x9B"
@@ -75,7 +74,6 @@ static void lock_in_a_scope(simba_client *client)
 /* The end of its scope releases and frees. */
 static void scoped(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     lock_in_a_scope(client);
     assert_false(is_owned(client, "m"));
@@ -98,7 +96,6 @@ static simba_client *open_faulty(tck_fault **ret_fault, int64_t op_timeout_ms)
 /* Leadership that ended before release is told, with the reason; then the locker can be used again. */
 static void lost_by_force(void **state)
 {
-    (void)state;
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
     simba_locker *locker = locker_new(clients[0], "the-mutex", NULL, NULL);
     for (int i = 0; i < 2; i++) {
@@ -127,7 +124,6 @@ static void lost_by_force(void **state)
  * not mistaken for that. */
 static void lost_unawares(void **state)
 {
-    (void)state;
     tck_fault *fault;
     simba_client *other = client_open(NULL);
     simba_client *client = open_faulty(&fault, 100);
@@ -155,7 +151,6 @@ static void lost_unawares(void **state)
 /* Another client gives back what this one holds: that grant, and no other. */
 static void given_back_by_another(void **state)
 {
-    (void)state;
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
     simba_locker *locker = locker_new(clients[0], "m", "me", NULL);
     simba_grant grant;
@@ -200,7 +195,6 @@ static simba_lease lease_of(const simba_locker *locker)
 /* The lease as the client has it: how long it lasts, with and without the stop margin, and whether it is being renewed. */
 static void lease_is_told(void **state)
 {
-    (void)state;
     tck_fault *fault;
     simba_client *client = open_faulty(&fault, 100);
     simba_timing timing = lease(400, 800);
@@ -240,7 +234,6 @@ static void lease_is_told(void **state)
  * have got is given back behind the scenes. The attempt after it waits for that, and for no longer than it may. */
 static void given_up_on_a_silent_store(void **state)
 {
-    (void)state;
     tck_fault *fault;
     simba_error err = {0};
     struct attempt waits;
@@ -302,7 +295,6 @@ static void cancel_it(void *arg)
 /* A cancel that races with success: whatever acquire answered is what is so. */
 static void cancel_races_with_success(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     for (int i = 0; i < 50; i++) {
         simba_locker *owner = locker_new(client, "m", NULL, NULL);
@@ -387,7 +379,6 @@ static void hammer_with(simba_client *const clients[2], simba_locker *shared)
 /* Eight threads hammer one locker: one at a time gets through, the others are refused, nothing breaks. */
 static void eight_threads_one_locker(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *const clients[2] = {client, client};
     simba_locker *locker = locker_new(client, "m", NULL, NULL);
@@ -405,7 +396,6 @@ static void release_it(void *arg)
 /* Two threads release at once while the store takes its time: both return, and one of them did it. */
 static void released_by_two_threads(void **state)
 {
-    (void)state;
     tck_fault *fault;
     simba_client *client = open_faulty(&fault, 4000);
     simba_locker *locker = locker_new(client, "m", NULL, NULL);
@@ -434,7 +424,6 @@ static void released_by_two_threads(void **state)
 /* Close ends what is held and what is waited for; afterwards everything is answered with "closed". */
 static void closed_client(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *other = client_open(NULL);
     simba_locker *held = locker_new(client, "m", NULL, NULL);
@@ -480,7 +469,6 @@ static void lock_inside(struct player *player)
 /* A callback may lock, and wait for it, in whatever form callbacks run. */
 static void lock_inside_a_callback(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *owner = locker_new(client, "inner", NULL, NULL);
     assert_rc(0, simba_locker_acquire(owner, 0, NULL));

@@ -38,7 +38,6 @@ static simba_schedule_info recorded(simba_client *client)
 /* Ten machines try, one after the other, as cron does on machines whose clocks are off: one of them gets it. */
 static void once_in_a_period(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_error err;
     unsigned got = 0;
@@ -66,7 +65,6 @@ static void once_in_a_period(void **state)
 /* What the holder notes lies beside that, and does not make it forgotten. */
 static void the_holder_has_a_note_too(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker = locker_new(client, 3600000, 0);
     simba_note note = SIMBA_NOTE_INIT;
@@ -84,7 +82,6 @@ static void the_holder_has_a_note_too(void **state)
 /* A note that leaves no room is not cut off: it may be all that its owner has. */
 static void a_long_note_is_not_cut(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *plain = locker_new(client, 0, 0);
     simba_locker *locker = locker_new(client, 3600000, 0);
@@ -122,7 +119,6 @@ static void await_and_count(void *arg)
 
 static void of_several_who_wait_one_begins(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
     AWAIT(player->leads);
@@ -144,7 +140,6 @@ static void of_several_who_wait_one_begins(void **state)
 /* How a run ended is recorded beside the note of the work. A failure begins again if that is asked for, a success never. */
 static void an_end_is_recorded(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *strict = locker_new(client, 3600000, 0);
     simba_locker *retrying = locker_new_retrying(client);
@@ -181,7 +176,6 @@ static void an_end_is_recorded(void **state)
 /* A run without an end goes on while its holder holds the mutex, and was cut short afterwards. */
 static void what_was_cut_short_begins_again(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *strict = locker_new(client, 3600000, 0);
     simba_locker *retrying = locker_new_retrying(client);
@@ -205,7 +199,6 @@ static void await_too_soon(void *arg)
 /* Whoever waits for the end of a run finds that it has succeeded. */
 static void a_success_ends_the_wait(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *strict = locker_new(client, 3600000, 0);
     simba_locker *retrying = locker_new_retrying(client);
@@ -225,7 +218,6 @@ static void a_success_ends_the_wait(void **state)
 /* Only the holder of a run knows how it ended. */
 static void others_record_no_end(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *other = client_open(NULL);
     simba_locker *locker = locker_new_retrying(client);
@@ -258,7 +250,6 @@ static void others_record_no_end(void **state)
 /* A note that fits beside a run which has begun may not fit beside its end: the note stays, and the caller is told. */
 static void an_end_cuts_no_note(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker = locker_new_retrying(client);
     simba_note note = SIMBA_NOTE_INIT;
@@ -282,7 +273,6 @@ static void an_end_cuts_no_note(void **state)
 /* Released at once, and the client closed: others wait all the same. A lock that was held for long enough is free at once. */
 static void nobody_else_for_a_while(void **state)
 {
-    (void)state;
     enum { MIN_HOLD_MS = 250 };
     simba_client *client = client_open(NULL);
     simba_client *other = client_open(NULL);
@@ -311,7 +301,6 @@ static void nobody_else_for_a_while(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_locker *locker;

@@ -11,7 +11,7 @@ enum { SEEN_MAX = 4096 };
 struct witness {
     simba_observer *observer;
     struct witness *next;
-    struct gate gate;
+    struct latch latch;
     void (*in_changed)(struct witness *witness); /* may be NULL */
 
     /* On the board. */
@@ -27,7 +27,6 @@ static struct witness *witnesses;
 static void on_changed(simba_observer *observer, const simba_state *state, void *user)
 {
     struct witness *witness = user;
-    (void)observer;
     EXPECT(!witness->inside);
     board_lock();
     const unsigned i = witness->calls++;
@@ -76,7 +75,7 @@ static void witness_free(struct witness *witness)
 
 static void dawdle(struct witness *witness)
 {
-    gate_pass(&witness->gate);
+    latch_await(&witness->latch);
 }
 
 static simba_locker *locker_new(simba_client *client, const char *id)
@@ -101,7 +100,6 @@ static void lock_and_release(simba_locker *locker, int times)
 /* Other mutexes are none of its business, nor is a renewal a change. */
 static void nothing_else(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_start(client, "m");
     AWAIT(witness->calls == 1);
@@ -125,17 +123,16 @@ static void nothing_else(void **state)
 /* What happens during a slow callback is told after it, all of it. */
 static void slow_callback_misses_nothing(void **state)
 {
-    (void)state;
     enum { TIMES = 50 };
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, TIMES);
     assert_int_equal(1, witness->calls);
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     AWAIT(witness->calls == 1 + 2 * TIMES);
     assert_true(simba_owner_is_none(&witness->last.after));
     simba_locker_free(locker);
@@ -146,17 +143,16 @@ static void slow_callback_misses_nothing(void **state)
 /* When there is far too much to tell, several are told as one; the last one is the truth. */
 static void ends_on_the_truth(void **state)
 {
-    (void)state;
     enum { TIMES = 1500 };
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, TIMES);
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     AWAIT(witness->last.after.token == simba_locker_token(locker));
     assert_true(witness->calls > 100);
     assert_true(witness->calls <= 2 + 2 * TIMES);
@@ -167,33 +163,32 @@ static void ends_on_the_truth(void **state)
     client_close(client);
 }
 
-static struct gate second_gate;
+static struct latch second_latch;
 
 static void dawdle_twice(struct witness *witness)
 {
     if (witness->calls == 1)
-        gate_pass(&witness->gate);
+        latch_await(&witness->latch);
     if (witness->calls == 2)
-        gate_pass(&second_gate);
+        latch_await(&second_latch);
 }
 
 /* What is told as one is a change too: if the owner came and went unseen, there is nothing to tell. */
 static void no_change_is_not_told(void **state)
 {
-    (void)state;
     enum { TIMES = 1500 };
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle_twice;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, TIMES); /* far too much: the last of it is dropped */
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    gate_open(&witness->gate); /* makes room for one more */
-    AWAIT(second_gate.waiting == 1);
+    latch_open(&witness->latch); /* makes room for one more */
+    AWAIT(second_latch.waiting == 1);
     assert_rc(0, simba_locker_release(locker, NULL));
-    gate_open(&second_gate); /* the witness checks that every call tells a change */
+    latch_open(&second_latch); /* the witness checks that every call tells a change */
     AWAIT(witness->calls > 2 && !witness->inside);
     struct player *player = player_start(client, "m");
     AWAIT(witness->last.after.token == player->token && player->leads);
@@ -214,20 +209,19 @@ static void stop_observer(void *arg)
 /* stop waits for a callback in progress, and what has not been told then is not told any more. */
 static void stop_waits_and_silences(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_stop(witness->observer)); /* it was not started */
     assert_rc(0, simba_observer_start(witness->observer));
     assert_rc(SIMBA_ESTATE, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, 3);
     struct runner runner;
     runner_start(&runner, stop_observer, witness);
     assert_false(WITHIN(20, runner.done));
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     runner_join(&runner);
     assert_false(witness->inside);
     assert_int_equal(1, witness->calls);
@@ -258,7 +252,6 @@ static void free_inside(struct witness *witness)
 /* stop and free inside on_changed return at once, and it was the last call. */
 static void stop_and_free_inside(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker = locker_new(client, NULL);
     struct witness *stops = witness_new(client, "m");
@@ -282,7 +275,7 @@ static void restart_inside(struct witness *witness)
 {
     if (witness->calls > 1)
         return;
-    gate_pass(&witness->gate);
+    latch_await(&witness->latch);
     EXPECT(simba_observer_stop(witness->observer) == 0);
     board_lock();
     memset(&witness->last, 0, sizeof witness->last);
@@ -293,16 +286,15 @@ static void restart_inside(struct witness *witness)
 /* Stopped and started again inside the callback, it begins with the owner of now, not with what it had left to tell. */
 static void restart_inside_the_callback(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = restart_inside;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, 3);
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     AWAIT(witness->calls >= 2);
     assert_int_equal(simba_locker_token(locker), witness->tokens[1]);
     assert_rc(0, simba_locker_release(locker, NULL));
@@ -315,7 +307,6 @@ static void restart_inside_the_callback(void **state)
 /* After close it is silent, answers that the client is closed, and can be freed. */
 static void closed_client(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *other = client_open(NULL);
     struct witness *running = witness_start(client, "m");

@@ -10,7 +10,7 @@ enum { RUNS_MAX = 64 };
 struct shift {
     simba_scheduler *scheduler;
     struct shift *next;
-    struct gate gate;
+    struct latch latch;
     void (*in_run)(struct shift *shift, simba_run *run); /* may be NULL */
     int64_t work_ms;                                     /* how long a run takes, if not told to end */
     int64_t first_work_ms;                               /* the first one; 0: as the others */
@@ -94,7 +94,7 @@ static void until_told(struct shift *shift, simba_run *run)
     board_lock();
     shift->told = true;
     board_unlock();
-    gate_pass(&shift->gate);
+    latch_await(&shift->latch);
 }
 
 /* --- when runs start ------------------------------------------------------------------------------ */
@@ -102,7 +102,6 @@ static void until_told(struct shift *shift, simba_run *run)
 /* A run that takes longer than the period: the starts that fall into it are skipped, not made up for. */
 static void fixed_rate_skips(void **state)
 {
-    (void)state;
     enum { PERIOD_MS = 20, RUNS = 6 };
     simba_client *client = client_open(NULL);
     struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, PERIOD_MS));
@@ -120,7 +119,6 @@ static void fixed_rate_skips(void **state)
 /* A stop that comes before the first run is due cancels it. */
 static void stopped_before_the_first_run(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 30, 1));
     assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -153,7 +151,6 @@ static void look_around(struct shift *shift, simba_run *run)
 /* What a run can ask. */
 static void what_a_run_says(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 100000);
     options.timing = lease(5000, 3000);
@@ -174,18 +171,17 @@ static void what_a_run_says(void **state)
 /* The same with nobody else there: it gains the mutex again by itself, after the run. */
 static void lost_and_regained(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct shift *shift = shift_busy(client, "m");
     shift->in_run = until_told;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(shift->inside);
     assert_rc(0, simba_client_force_release(client, "m", NULL));
-    AWAIT(shift->gate.waiting == 1);
+    AWAIT(shift->latch.waiting == 1);
     assert_false(is_owned(client, "m"));
     assert_int_equal(1, client_stats(client).grants);
     shift->in_run = NULL;
-    gate_open(&shift->gate);
+    latch_open(&shift->latch);
     AWAIT(shift->runs >= 2);
     assert_true(shift->tokens[1] > shift->tokens[0]);
     shift_free(shift);
@@ -204,7 +200,6 @@ static void free_inside(struct shift *shift, simba_run *run)
 /* free inside the work: the run ends in peace, then everything is gone. */
 static void free_inside_the_work(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct shift *shift = shift_busy(client, "m");
     shift->in_run = free_inside;
@@ -219,11 +214,10 @@ static void free_inside_the_work(void **state)
 /* close tells a run and awaits it, and afterwards the scheduler answers that its client is closed. */
 static void close_during_a_run(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *other = client_open(NULL);
     struct shift *shift = shift_busy(client, "m");
-    gate_open(&shift->gate);
+    latch_open(&shift->latch);
     shift->in_run = until_told;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(shift->inside);
@@ -242,7 +236,6 @@ static void close_during_a_run(void **state)
 /* On the application's own loop, the thread that dispatches can also be the one that stops. */
 static void on_the_dispatching_thread(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct shift *shift = shift_busy(client, "m");
     assert_rc(0, simba_scheduler_start(shift->scheduler));

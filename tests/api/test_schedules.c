@@ -13,14 +13,13 @@ struct ledger {
     bool cut_short[RUNS_MAX];
     uint64_t tokens[RUNS_MAX];
     void (*in_run)(struct ledger *ledger, simba_run *run, unsigned number); /* may be NULL */
-    struct gate gate;
+    struct latch latch;
 };
 
 static struct ledger ledger; /* of the test that runs */
 
 static void work(simba_run *run, void *user)
 {
-    (void)user;
     board_lock();
     const unsigned i = ledger.runs++;
     ledger.due_ms[i % RUNS_MAX] = simba_run_due_at_ms(run);
@@ -87,7 +86,6 @@ static simba_schedule_info info_of(simba_client *client)
  * record, which it does not change. */
 static void take_over_does_not_repeat(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     const simba_scheduler_options options = every(3600000);
     simba_scheduler *first = scheduler_start(client, &options);
@@ -113,7 +111,6 @@ static void take_over_does_not_repeat(void **state)
 
 static void until_told(struct ledger *l, simba_run *run, unsigned number)
 {
-    (void)l;
     if (number == 0)
         EXPECT(simba_run_sleep(run, INT64_MAX));
 }
@@ -122,7 +119,6 @@ static void until_told(struct ledger *l, simba_run *run, unsigned number)
  * is run again, and told so. */
 static void cut_short(void **state, simba_guarantee guarantee)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(3600000);
     options.guarantee = guarantee;
@@ -160,14 +156,12 @@ static void at_least_once(void **state)
 
 static void fail_twice(struct ledger *l, simba_run *run, unsigned number)
 {
-    (void)l;
     simba_run_finish(run, number < 1 ? 42 : 0);
 }
 
 /* A failure is noted for everybody to see, and with at least once it is run again after a pause. */
 static void failures_are_repeated(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(3600000);
     options.guarantee = SIMBA_AT_LEAST_ONCE;
@@ -188,7 +182,6 @@ static void failures_are_repeated(void **state)
 
 static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
 {
-    (void)l;
     simba_note note = SIMBA_NOTE_INIT;
     simba_error err = {0};
     char text[32];
@@ -207,7 +200,6 @@ static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
 /* The note of the work lies behind the record, and neither harms the other. */
 static void the_work_has_a_note_too(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     const simba_scheduler_options options = every(30);
     ledger.in_run = note_checkpoint;
@@ -223,7 +215,6 @@ static void the_work_has_a_note_too(void **state)
 /* A note that another has put there is kept; one that claims to be a record and is none stops the schedule. */
 static void damaged_records_stop_the_schedule(void **state)
 {
-    (void)state;
     static const char bad[] = "simba-schedule 1 anchor=?\n";
     simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
@@ -245,7 +236,6 @@ static void damaged_records_stop_the_schedule(void **state)
  * runs too: every due time is run once, and none is left out. */
 static void dawdle(struct ledger *l, simba_run *run, unsigned number)
 {
-    (void)l;
     if (number % 7 == 3)
         simba_run_sleep(run, 15);
     simba_run_finish(run, 0);
@@ -260,7 +250,6 @@ static int by_value(const void *a, const void *b)
 
 static void every_tick_runs_once(void **state)
 {
-    (void)state;
     enum { PERIOD_MS = 10, TICKS = 200 };
     simba_client *clients[3];
     simba_scheduler *schedulers[3];
@@ -297,7 +286,6 @@ static void every_tick_runs_once(void **state)
 
 static void by_cron(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = cron("* * * * * *");
     options.time_zone = "Europe/Berlin";
@@ -321,7 +309,6 @@ static void refuse(simba_client *client, const simba_scheduler_options *options,
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = cron(NULL);
     refuse(client, &options, SIMBA_EINVAL, "cron is NULL");
@@ -360,7 +347,6 @@ static void mistakes_are_named(void **state)
 /* Work that has nothing to remember asks in vain, and harmlessly. */
 static void other_schedules_know_no_due_times(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(1);
     options.schedule = SIMBA_SCHEDULE_FIXED_RATE;

@@ -18,7 +18,6 @@ static void end(process *p)
 /* A run that was killed with its leader: the next one is told; at least once, it is the same run. */
 static void the_command_learns_what_was(void **state)
 {
-    (void)state;
     static const char script[] =
         "echo $SIMBA_DUE $SIMBA_MISSED $SIMBA_CUT_SHORT >> \"$0\"; [ -e \"$0.go\" ] || sleep 1000";
     for (int i = 0; i < 2; i++) {
@@ -50,7 +49,6 @@ static void the_command_learns_what_was(void **state)
 /* By the clock on the wall; and everybody can look up what is scheduled, and how it went. */
 static void cron_and_list(void **state)
 {
-    (void)state;
     process p = START("schedule", "--cron", "* * * * * *", "--tz", "Europe/Berlin", "--catch-up", "skip", "nightly",
                       "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
     process failing = START("schedule", "--every", "1h", "failing", "--", "sh", "-c", "exit 3");
@@ -74,7 +72,6 @@ static void cron_and_list(void **state)
 /* A period is printed as it is written on the command line. */
 static void periods_have_units(void **state)
 {
-    (void)state;
     static const char *const periods[] = {"1s", "90s", "1500ms", "2h"};
     for (size_t i = 0; i < COUNT_OF(periods); i++) {
         char expected[32];
@@ -93,7 +90,6 @@ static void periods_have_units(void **state)
 
 static void wrong_use_is_explained(void **state)
 {
-    (void)state;
     static const struct {
         const char *arguments[10];
         int code;
@@ -130,7 +126,6 @@ static void wrong_use_is_explained(void **state)
 /* Ten machines whose clocks are off try one after the other: one runs it, and the others say nothing, for cron would mail it. */
 static void once_per_period(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs")),
                          i == 0 ? 0 : 75);
@@ -161,7 +156,6 @@ static bool is_listed(const char *result, bool has_ended)
 /* A failure keeps others from trying, unless they are told to try again. A success keeps them all from it. */
 static void a_failed_run_begins_again(void **state)
 {
-    (void)state;
     assert_int_equal(AGAIN("sh", "-c", "exit 3"), 3);
     assert_true(is_listed("failed", true));
     assert_non_null(strstr(out_of(&last), "failed (3)"));
@@ -183,7 +177,6 @@ static void a_failed_run_begins_again(void **state)
 /* A command that simba stops has failed, and so has one whose note is too long. */
 static void a_stopped_run_has_failed(void **state)
 {
-    (void)state;
     process p =
         START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; exec sleep 1000", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
@@ -206,7 +199,6 @@ static void a_stopped_run_has_failed(void **state)
 /* A run that was killed has no end. Whoever waits for it to end finds that nobody runs it any more, and runs it. */
 static void a_run_that_was_cut_short_begins_again(void **state)
 {
-    (void)state;
     process p =
         START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; exec sleep 1000", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
@@ -225,7 +217,6 @@ static void a_run_that_was_cut_short_begins_again(void **state)
 /* The command is done, or simba killed, and the mutex is still taken. */
 static void others_are_kept_out(void **state)
 {
-    (void)state;
     const int64_t start_ns = now_ns();
     assert_int_equal(RUN("run", "--min-hold", "3s", "a", "--", "true"), 0);
     assert_true(lease_end_ns("a") >= start_ns + INT64_C(3000000000));
@@ -242,7 +233,6 @@ static void others_are_kept_out(void **state)
 /* Whoever names no store is told, at a terminal, whom the default one covers. It is one user, whatever the host. */
 static void the_reach_is_said_at_a_terminal(void **state)
 {
-    (void)state;
     terminal t = START_ON_TERMINAL("run", "m", "--", "true");
     assert_int_equal(finish_terminal(&t), 0);
     assert_null(strstr(t.text, "covers"));
@@ -266,7 +256,6 @@ static void the_reach_is_said_at_a_terminal(void **state)
 /* A mutex has one schedule. `run --once-per` leaves that of another command alone, also if it is not due. */
 static void once_per_leaves_a_schedule_alone(void **state)
 {
-    (void)state;
     process p = START("schedule", "--cron", "* * * * * *", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
     end(&p);

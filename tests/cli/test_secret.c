@@ -17,7 +17,6 @@ static char bare_url[64], full_url[96];
 
 static int group_setup(void **state)
 {
-    (void)state;
     if (!server_has("redis-server"))
         return 0;
     server_init(&redis);
@@ -29,7 +28,6 @@ static int group_setup(void **state)
 
 static int group_teardown(void **state)
 {
-    (void)state;
     if (running)
         server_fini(&redis);
     return 0;
@@ -80,7 +78,6 @@ static void assert_not_said(const process *p)
 /* In the URL on the command line: gone from there as soon as the command runs, and no part of what the child inherits. */
 static void a_url_on_the_command_line(void **state)
 {
-    (void)state;
     if (!running)
         skip();
     process p = START("-v", "-v", "--url", full_url, "run", "m", "--", "sh", "-c",
@@ -94,7 +91,6 @@ static void a_url_on_the_command_line(void **state)
 /* From a variable, from a file that one names, and from a file or a variable that the configuration names. */
 static void from_elsewhere(void **state)
 {
-    (void)state;
     if (!running)
         skip();
     char config[400];
@@ -118,7 +114,6 @@ static void from_elsewhere(void **state)
 /* A wrong one is named as the reason, without being shown; so is a missing one. */
 static void a_wrong_one(void **state)
 {
-    (void)state;
     if (!running)
         skip();
     char url[96];
@@ -136,7 +131,6 @@ static void a_wrong_one(void **state)
 /* The supervisor of a run that was killed gives the mutex back, and for that has the password too. */
 static void for_a_killed_run(void **state)
 {
-    (void)state;
     if (!running)
         skip();
     process p =

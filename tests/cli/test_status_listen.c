@@ -70,7 +70,6 @@ static void await_code(const char *path, int code)
 /* Who leads says 200 and its token, who waits 503 and for whom; each has its metrics. */
 static void leaders_and_waiters_are_told_apart(void **state)
 {
-    (void)state;
     char token[64];
     process one = START("elect", "m", "--id", "one", "--status-listen", in_dir("one"));
     await_code(in_dir("one"), 200);
@@ -111,7 +110,6 @@ static void leaders_and_waiters_are_told_apart(void **state)
 /* The store freezes: it is red before the lease ends, though the process, and what it was told last, are as they were. */
 static void a_renewal_that_hangs_turns_it_red(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     process p = START("run", "m", "--status-listen", in_dir("s"), "--", "cat");
     await_code(in_dir("s"), 200);
@@ -141,7 +139,6 @@ static uint64_t token_told(void)
  * wants the mutex, and on a busy machine it may get that far before it answers. */
 static void a_frozen_process_wakes_up_red(void **state)
 {
-    (void)state;
     process p = START("elect", "m", "--status-listen", in_dir("s"));
     await_code(in_dir("s"), 200);
     const uint64_t token = token_told();
@@ -159,7 +156,6 @@ static void a_frozen_process_wakes_up_red(void **state)
 /* The supervisor outlives a process that was killed: it must not keep the clients of that process waiting. */
 static void a_killed_process_refuses(void **state)
 {
-    (void)state;
     process p =
         START("run", "m", "--status-listen", in_dir("s"), "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("ran"));
     await_file(in_dir("ran"));
@@ -188,7 +184,6 @@ static int free_port(void)
 /* A port by itself is one of the loopback interface, and nowhere else. */
 static void a_port_is_on_the_loopback_interface(void **state)
 {
-    (void)state;
     char port[16];
     struct sockaddr_in to = {.sin_family = AF_INET};
     const int number = free_port();
@@ -216,7 +211,6 @@ static void a_port_is_on_the_loopback_interface(void **state)
 /* Mistakes are named before anything is contended for. What a killed process left is replaced, somebody's file is not. */
 static void addresses_are_checked(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {"",       "x",     "0",       "65536", "-1", "80x", "example.org:80",
                                         "::1:80", "[::1]", "[::1:80", ":",     "@"};
     char full[200];

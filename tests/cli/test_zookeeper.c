@@ -19,7 +19,6 @@ static void ask_for_more_than_granted(void)
 /* The grace is chosen by what the server grants, so the mutex is obtained. */
 static void a_shorter_session_is_enough(void **state)
 {
-    (void)state;
     ask_for_more_than_granted();
     assert_int_equal(RUN("run", "--wait", "10s", "m", "--", "true"), 0);
     assert_string_equal(err_of(&last), "");
@@ -39,7 +38,6 @@ static void a_shorter_session_is_enough(void **state)
 /* One that was asked for and does not fit is refused by what the server grants. */
 static void a_grace_for_the_longer_session_is_refused(void **state)
 {
-    (void)state;
     ask_for_more_than_granted();
     assert_int_equal(RUN("run", "--grace", "8s", "m", "--", "true"), 64);
     assert_non_null(strstr(err_of(&last), "with a session of 10000 ms at most"));
@@ -49,7 +47,6 @@ static void a_grace_for_the_longer_session_is_refused(void **state)
 static void somebody_elses_nodes_are_refused(void **state)
 {
     char url[96];
-    (void)state;
     snprintf(url, sizeof url, "zookeeper://keeper:word@127.0.0.1:%d/kept?acl=creator", zookeeper.port);
     setenv("SIMBA_URL", url, 1);
     assert_int_equal(RUN("run", "m", "--", "true"), 0);

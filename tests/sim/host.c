@@ -106,8 +106,6 @@ static uint64_t host_random(simba_host *host)
 
 static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
 {
-    (void)host;
-    (void)level;
     if (strstr(format, "no ZooKeeper would")) {
         fprintf(stderr, "simba-sim: a store does not understand what its server says\n");
         abort();
@@ -116,8 +114,6 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 
 static void host_forgets(simba_host *host, const char *format, ...)
 {
-    (void)host;
-    (void)format;
 }
 
 /* --- timers ------------------------------------------------------------------------------------------ */
@@ -170,7 +166,6 @@ static void fire(sim_client *client)
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
     const simba_error error = {.code = code};
-    (void)format;
     request->reply = (simba_reply){.status = code};
     simba__window_complete(&of(host)->window, request, &error, event_time(of(host)));
 }
@@ -189,17 +184,11 @@ static void host_complete(simba_host *host, simba_request *request)
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
 {
-    (void)host;
-    (void)request;
-    (void)row;
     return 0;
 }
 
 static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
 {
-    (void)host;
-    (void)request;
-    (void)finding;
     return 0;
 }
 
@@ -382,19 +371,16 @@ static void host_work(simba_host *host, simba_job *job)
 
 static int host_io_add(simba_host *host, simba_io *io)
 {
-    (void)host;
     return sockets_attach(io, io->interest);
 }
 
 static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
-    (void)host;
     return sockets_attach(io, interest);
 }
 
 static void host_io_remove(simba_host *host, simba_io *io)
 {
-    (void)host;
     sockets_detach(io);
 }
 

@@ -23,7 +23,6 @@ static uint64_t explored(explore_store store, const char *bounds_text)
 
 static void every_interleaving(void **state)
 {
-    (void)state;
     static const char *const few = "losses=1,kills=0,starts=0,stops=0,forces=0,pauses=0,delays=0,drift=1";
     static const char *const fewer = "losses=0,kills=0,starts=0,stops=0,forces=0,pauses=0,delays=0,drift=0";
     for (explore_store store = 0; store < EXPLORE_STORES; store++) {
@@ -36,7 +35,6 @@ static void every_interleaving(void **state)
 /* With one thread and with several it is the same. */
 static void order_does_not_matter(void **state)
 {
-    (void)state;
     static const char *const bounds_text = "losses=0,kills=1,starts=0,stops=1,forces=0,pauses=0,delays=0,drift=0";
     explore_bounds bounds;
     explore_verdict verdicts[2];
@@ -88,7 +86,6 @@ static bool is_broken_within(const world *w, unsigned choices)
 /* No shorter way leads to a broken promise than the one that is shown, with one thread and with several. */
 static void counter_example_is_the_shortest(void **state)
 {
-    (void)state;
     explore_bounds bounds;
     explore_verdict verdict;
     simba__timing timing;
@@ -108,7 +105,6 @@ static void counter_example_is_the_shortest(void **state)
 /* The way is told as an event log, and drawn: who led when, what was lost, and where the promise was broken. */
 static void counter_example_is_drawn(void **state)
 {
-    (void)state;
     explore_bounds bounds;
     char *text = NULL;
     size_t size = 0;
@@ -141,7 +137,6 @@ static void counter_example_is_drawn(void **state)
 
 static void bounds_as_text(void **state)
 {
-    (void)state;
     explore_bounds bounds;
     explore_default(EXPLORE_POLL, &bounds);
     assert_true(explore_parse("losses=3,contenders=3,drift=0", &bounds));

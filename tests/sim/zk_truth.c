@@ -8,7 +8,6 @@
 
 static void nothing(void *user, const char *path, int type)
 {
-    (void)user, (void)path, (void)type;
 }
 
 void truth_apply(sim *s, const zk_txn *txn)

@@ -43,7 +43,6 @@ static void wrong(void)
 
 static void an_assertion_says_what_and_where(void **state)
 {
-    (void)state;
     SIMBA__ASSERT(1 + 1 == 2);
     dies(wrong, "test_assert.c:");
     dies(wrong, "assertion failed: 1 + 1 == 3\n");
@@ -113,7 +112,6 @@ static void is_done_while_it_asks(void)
 
 static void a_contender_in_an_impossible_state_ends(void **state)
 {
-    (void)state;
     lead();
     step(SIMBA__EV_TIMER, 1002);
     dies(is_started_twice, "contention.c:");

@@ -26,7 +26,6 @@ static void assert_refused(const char *text)
 /* Each unit. */
 static void units_are_understood(void **state)
 {
-    (void)state;
     assert_is("500ms", 500);
     assert_is("10s", 10000);
     assert_is("2m", 120000);
@@ -40,7 +39,6 @@ static void units_are_understood(void **state)
 /* Part of a unit, as long as it comes to whole milliseconds: rounding would be guessing. */
 static void fractions_are_understood(void **state)
 {
-    (void)state;
     assert_is("1.5s", 1500);
     assert_is("0.25s", 250);
     assert_is("0.001s", 1);
@@ -63,7 +61,6 @@ static void fractions_are_understood(void **state)
 /* What does not fit is refused instead of wrapped around or clamped. */
 static void overflow_is_refused(void **state)
 {
-    (void)state;
     assert_is("9223372036854775807ms", INT64_MAX);
     assert_refused("9223372036854775808ms");
     assert_is("9223372036854775s", INT64_C(9223372036854775000));
@@ -112,7 +109,6 @@ static bool read_slowly(const char *text, int64_t *ret_ms)
 /* Random strings of the characters that durations are made of, and some that they are not. */
 static void random_texts_agree_with_the_grammar(void **state)
 {
-    (void)state;
     static const char alphabet[] = "012345678901234567890000567.899smh ms.-+x";
     uint64_t seed = 42;
     size_t fine = 0;

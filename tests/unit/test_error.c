@@ -27,7 +27,6 @@ enum { CODES = sizeof codes / sizeof *codes };
 /* A number, once given, stays; a new code has to be added here too. */
 static void numbers_are_stable(void **state)
 {
-    (void)state;
     size_t known = 0;
 #define COUNT(name, number, text) known++;
     SIMBA_ERRORS(COUNT)
@@ -43,7 +42,6 @@ static void numbers_are_stable(void **state)
 /* Every code has its name and a text of its own. */
 static void codes_have_names_and_texts(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < CODES; i++) {
         assert_string_equal(simba_error_name(codes[i].code), codes[i].name);
         assert_true(strlen(simba_error_text(codes[i].code)) > 0);
@@ -56,7 +54,6 @@ static void codes_have_names_and_texts(void **state)
 /* Which errors are worth another try is the same list everywhere. */
 static void transient_codes_are_these(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < CODES; i++)
         assert_int_equal(simba__is_transient(codes[i].code), codes[i].transient);
     assert_false(simba__is_transient(0));
@@ -66,7 +63,6 @@ static void transient_codes_are_these(void **state)
 /* The code and the sentence arrive, and the code is returned, also where nobody listens. */
 static void fail_fills_in(void **state)
 {
-    (void)state;
     simba_error err = {0};
     assert_int_equal(simba__fail(&err, SIMBA_EURL, "%s is %d", "answer", 42), SIMBA_EURL);
     assert_int_equal(err.code, SIMBA_EURL);
@@ -77,7 +73,6 @@ static void fail_fills_in(void **state)
 /* A text that just fits is whole; one byte more, and its end is marked. */
 static void long_texts_are_marked(void **state)
 {
-    (void)state;
     simba_error err;
     char text[sizeof err.text + 1];
     memset(text, 'x', sizeof text);
@@ -110,7 +105,6 @@ static void assert_whole(const char *text, size_t shift, const char *character)
 /* The cut never goes through a character, wherever it falls. */
 static void the_cut_keeps_characters_whole(void **state)
 {
-    (void)state;
     static const char *const characters[] = {"é", "通", "🦁"};
     for (size_t c = 0; c < 3; c++)
         for (size_t shift = 0; shift < 8; shift++) {
@@ -127,7 +121,6 @@ static void the_cut_keeps_characters_whole(void **state)
 /* Bytes that are not UTF-8 at all are escaped, and the cut goes through no escape. */
 static void the_cut_survives_bytes_that_are_no_text(void **state)
 {
-    (void)state;
     char text[600];
     memset(text, 0x80, sizeof text);
     text[sizeof text - 1] = '\0';
@@ -143,7 +136,6 @@ static void the_cut_survives_bytes_that_are_no_text(void **state)
 /* Each caller puts in front what it was doing, and the code stays what the innermost said. */
 static void wrap_puts_in_front(void **state)
 {
-    (void)state;
     simba_error err;
     const int rc = simba__fail(&err, SIMBA_EPERM, "cannot write");
     assert_int_equal(simba__wrap(&err, rc, "file %d", 7), SIMBA_EPERM);
@@ -156,7 +148,6 @@ static void wrap_puts_in_front(void **state)
 /* A percent sign in an inner text is text, not a format. */
 static void wrap_does_not_read_formats_twice(void **state)
 {
-    (void)state;
     simba_error err;
     simba__fail(&err, SIMBA_EURL, "%s", "100%s %n %d");
     simba__wrap(&err, SIMBA_EURL, "%s", "50%s");
@@ -166,7 +157,6 @@ static void wrap_does_not_read_formats_twice(void **state)
 /* Too long together, the end is what goes, marked; a prefix that is too long by itself leaves a marked prefix. */
 static void wrap_cuts_the_end(void **state)
 {
-    (void)state;
     simba_error err;
     char text[2 * sizeof err.text];
     memset(text, 'x', sizeof text);

@@ -46,7 +46,6 @@ static host_id take_apart(const char *id)
 /* The host, this process, and a number; short enough for every store. */
 static void host_ids_have_their_form(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1];
     memset(id, 'x', sizeof id);
     simba_id_host(id);
@@ -57,7 +56,6 @@ static void host_ids_have_their_form(void **state)
 /* The JVM makes "{counter}:{pid}@{address}" and 32 hexadecimal digits. */
 static void host_ids_are_none_of_the_jvms(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1];
     simba_id_host(id);
     assert_null(strpbrk(id, ":@"));
@@ -92,7 +90,6 @@ static bool id_elsewhere(const char *host, char id[SIMBA_ID_MAX + 1])
 /* Two containers with one host name, in which both are pid 1. */
 static void host_ids_differ_between_containers(void **state)
 {
-    (void)state;
     char ids[2][SIMBA_ID_MAX + 1];
     if (!id_elsewhere("web-3", ids[0]) || !id_elsewhere("web-3", ids[1]))
         skip();
@@ -104,7 +101,6 @@ static void host_ids_differ_between_containers(void **state)
 /* Whatever a host is called, the id is short, and says where it comes from. */
 static void host_names_are_made_to_fit(void **state)
 {
-    (void)state;
     static const struct {
         const char *host, *shown;
     } cases[] = {
@@ -135,7 +131,6 @@ typedef char id_list[PER_THREAD][SIMBA_ID_MAX + 1];
 /* A child has its own pid, and a number that does not follow from its parent's. */
 static void host_ids_differ_in_a_child(void **state)
 {
-    (void)state;
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     const pid_t child = fork();
@@ -160,7 +155,6 @@ static void host_ids_differ_in_a_child(void **state)
 /* 32 lower-case hexadecimal digits that are a random UUID without its dashes, and not a byte behind them. */
 static void uuids_have_their_form(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1];
     for (int i = 0; i < 200; i++) {
         memset(id, 'x', sizeof id);

@@ -38,21 +38,18 @@ static void counting_free(void *pointer)
 
 static int use_counting(void **state)
 {
-    (void)state;
     memset(&seen, 0, sizeof seen);
     return simba_set_allocator(counting_malloc, counting_realloc, counting_free);
 }
 
 static int use_system(void **state)
 {
-    (void)state;
     return simba_set_allocator(NULL, NULL, NULL);
 }
 
 /* Every function goes to the allocator that was set. */
 static void everything_goes_through_the_door(void **state)
 {
-    (void)state;
     void *plain = simba__malloc(10);
     assert_int_equal(seen.mallocs, 1);
     plain = simba__realloc(plain, 20);
@@ -70,7 +67,6 @@ static void everything_goes_through_the_door(void **state)
 /* A product that overflows is refused before anybody is asked. */
 static void calloc_notices_overflow(void **state)
 {
-    (void)state;
     assert_null(simba__calloc(SIZE_MAX, 2));
     assert_null(simba__calloc(2, SIZE_MAX));
     assert_null(simba__calloc(SIZE_MAX / 2 + 1, 2)); /* would be 0 */
@@ -81,7 +77,6 @@ static void calloc_notices_overflow(void **state)
 /* Nothing of something is still a pointer, so that NULL means failure and only that. */
 static void calloc_of_nothing_is_not_null(void **state)
 {
-    (void)state;
     void *none = simba__calloc(0, 8);
     void *empty = simba__calloc(8, 0);
     assert_non_null(none);
@@ -93,7 +88,6 @@ static void calloc_of_nothing_is_not_null(void **state)
 /* An allocator that has nothing left is passed on as NULL, and what realloc was given stays. */
 static void failure_is_null(void **state)
 {
-    (void)state;
     char *kept = simba__strdup("kept");
     seen.fails = true;
     assert_null(simba__malloc(1));

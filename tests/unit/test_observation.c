@@ -63,7 +63,6 @@ static int64_t timer_ms(const struct fixture *f)
 /* A reading that was under way when something was pushed may be older: it is thrown away and repeated. */
 static void a_reading_that_may_be_old_is_repeated(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 10000);
     push(&f, SIMBA_PUSH_ACQUIRED, "b", 6);
@@ -79,7 +78,6 @@ static void a_reading_that_may_be_old_is_repeated(void **state)
 /* A store that is away is asked again, with growing pauses up to the polling interval. */
 static void keeps_reading_while_the_store_is_away(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 1000);
     int64_t pause_ms = 0;
@@ -98,7 +96,6 @@ static void keeps_reading_while_the_store_is_away(void **state)
 /* News of an end that was overtaken by the next beginning does not hide it. */
 static void an_overtaken_end_is_no_news(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 5000);
     answer(&f, "a", 5, 16000);
@@ -112,7 +109,6 @@ static void an_overtaken_end_is_no_news(void **state)
 /* Whatever times a stored or pushed owner has, it is read again within the polling interval. */
 static void any_stored_time_is_waited_for(void **state)
 {
-    (void)state;
     static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
     enum { ENDS = sizeof ends / sizeof *ends };
     for (size_t i = 0; i < ENDS * ENDS; i++) {
@@ -130,7 +126,6 @@ static void any_stored_time_is_waited_for(void **state)
 /* Events that come too early, too late or twice change nothing. */
 static void what_comes_at_the_wrong_time_changes_nothing(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 1000);
     step(&f, (simba__event){.kind = SIMBA__EV_TIMER}); /* while it reads */

@@ -72,7 +72,6 @@ static simba_reply acquire(simba__row *row, simba__row_now now, const char *id, 
 /* Another process, or a later life of this one, with the same id is somebody else. */
 static void the_same_id_with_another_nonce_is_somebody_else(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
     assert_int_equal(acquire(&row, start, "alice", 12).outcome, SIMBA_NOT_MINE);
@@ -84,7 +83,6 @@ static void the_same_id_with_another_nonce_is_somebody_else(void **state)
 /* Forcing frees the mutex, and its holder learns the reason when it renews or gives it back, also if somebody else owns it by then. */
 static void a_forced_release_is_told_to_its_holder(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
     const simba_reply forced = apply(&row, start, SIMBA_OP_FORCE_RELEASE, NULL, 0, 0);
@@ -105,7 +103,6 @@ static void a_forced_release_is_told_to_its_holder(void **state)
 /* A renewal without a token is never "revoked": 0 stands for no token on both sides. */
 static void no_token_is_not_a_revoked_one(void **state)
 {
-    (void)state;
     simba__row row = {0};
     assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 11, 0).outcome, SIMBA_NOT_MINE);
 }
@@ -113,7 +110,6 @@ static void no_token_is_not_a_revoked_one(void **state)
 /* A store that lost its rows with the power gives greater tokens still, because the wall clock went on. */
 static void tokens_survive_the_loss_of_the_row(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t first = acquire(&row, start, "alice", 11).owner.token;
     memset(&row, 0, sizeof row);
@@ -123,7 +119,6 @@ static void tokens_survive_the_loss_of_the_row(void **state)
 /* A wall clock that was set back does not take the tokens with it. */
 static void tokens_survive_a_clock_that_was_set_back(void **state)
 {
-    (void)state;
     simba__row row = {0};
     simba__row_now now = start;
     uint64_t last = 0;
@@ -140,7 +135,6 @@ static void tokens_survive_a_clock_that_was_set_back(void **state)
 /* A store whose column for tokens is too narrow for the clock counts them. */
 static void tokens_may_be_counted(void **state)
 {
-    (void)state;
     simba__row row = {.token = 41, .counts_tokens = true};
     assert_int_equal(acquire(&row, start, "alice", 11).owner.token, 42);
     apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 42);
@@ -150,7 +144,6 @@ static void tokens_may_be_counted(void **state)
 /* However the wall clock was set, the time left that a reply shows is that of the judging clock. */
 static void time_left_ignores_the_wall_clock(void **state)
 {
-    (void)state;
     const int64_t jumps_us[] = {0, -86400000000, 86400000000, -start.epoch_us};
     for (size_t i = 0; i < sizeof jumps_us / sizeof *jumps_us; i++) {
         simba__row row = {0};
@@ -166,7 +159,6 @@ static void time_left_ignores_the_wall_clock(void **state)
 /* The longest id and the longest lease there may be fit everywhere. */
 static void the_largest_request_fits(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1] = "";
     memset(id, 'x', SIMBA_ID_MAX);
     simba_request request = ask(SIMBA_OP_ACQUIRE, id, UINT64_MAX, 0);
@@ -183,7 +175,6 @@ static void the_largest_request_fits(void **state)
 /* A shorter id leaves nothing of a longer one behind. */
 static void a_short_id_replaces_a_long_one(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1] = "";
     memset(id, 'x', SIMBA_ID_MAX);
     simba__row row = {0};
@@ -200,7 +191,6 @@ static void a_short_id_replaces_a_long_one(void **state)
 /* The clock before 1970 is no floor for tokens. */
 static void tokens_count_without_a_sensible_clock(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const simba__row_now now = {.ns = 1, .epoch_us = -1};
     assert_int_equal(acquire(&row, now, "alice", 11).owner.token, 1);
@@ -209,7 +199,6 @@ static void tokens_count_without_a_sensible_clock(void **state)
 /* The last token is granted once; then the mutex stays free rather than having one token twice. */
 static void tokens_are_used_up_some_day(void **state)
 {
-    (void)state;
     simba__row row = {.token = SIMBA__TOKEN_MAX - 1};
     assert_int_equal(acquire(&row, start, "alice", 11).owner.token, SIMBA__TOKEN_MAX);
     assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 0).outcome, SIMBA_MINE);
@@ -235,7 +224,6 @@ static int64_t extreme(uint64_t *seed)
  * is shown of it has time left. */
 static void extreme_rows_do_no_harm(void **state)
 {
-    (void)state;
     static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_FORCE_RELEASE,
                                    SIMBA_OP_READ};
     uint64_t seed = 18;
@@ -451,7 +439,6 @@ static void step(model *m, simba__row *row)
 /* At most one live grant; tokens grow; renewals keep them; free exactly when released, forced away or at an end. */
 static void random_histories_agree_with_the_model(void **state)
 {
-    (void)state;
     static model m;
     size_t grants = 0;
     for (uint64_t history = 1; history <= HISTORIES; history++) {
@@ -473,7 +460,6 @@ static void random_histories_agree_with_the_model(void **state)
 /* What is not about one row changes none; a row of which nothing but the note is left can be forgotten. */
 static void rows_take_what_is_about_them(void **state)
 {
-    (void)state;
     static const simba_op others[] = {SIMBA_OP_LIST, SIMBA_OP_EXAMINE, SIMBA_OP_PREPARE};
     simba__row row = {.note_token = 5};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

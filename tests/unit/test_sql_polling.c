@@ -18,7 +18,6 @@ static simba_local at(int64_t ms)
 
 static int setup(void **state)
 {
-    (void)state;
     simba__sql_polling_init(&polling, 4711);
     polled = simba__sql_polling_add(&polling, &watch, at(0));
     return polled ? 0 : -1;
@@ -26,7 +25,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     simba__sql_polling_fini(&polling);
     return 0;
 }
@@ -74,7 +72,6 @@ static int64_t poll_at(simba_local now)
 
 static void new_one_is_due_at_once(void **state)
 {
-    (void)state;
     assert_int_equal(simba__sql_polling_due(&polling).ns, 0);
     assert_int_equal(take((simba_local){-1}), 1);
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_OFTEN, at(0));
@@ -86,7 +83,6 @@ static void new_one_is_due_at_once(void **state)
 /* The longer nothing happens, the more seldom it is polled: from 40 ms to 900 ms, less a quarter at random at most. */
 static void backs_off(void **state)
 {
-    (void)state;
     static const int64_t level_ms[] = {40, 80, 160, 320, 640, 900, 900};
     simba_local now = at(0);
     for (size_t level = 0; level < sizeof level_ms / sizeof *level_ms; level++)
@@ -101,7 +97,6 @@ static void backs_off(void **state)
 /* A change lowers the level; each time that somebody else was faster, less far. */
 static void change_hurries(void **state)
 {
-    (void)state;
     assert_true(is_news(1, row("you", 1, 100)));
     for (int i = 0; i < 6 * 12; i++)
         poll_at(simba__sql_polling_due(&polling));
@@ -118,7 +113,6 @@ static void change_hurries(void **state)
 /* What would be due before long comes along in the same query. */
 static void levels_share_a_query(void **state)
 {
-    (void)state;
     for (int i = 0; i < 12; i++)
         poll_at(simba__sql_polling_due(&polling)); /* every 80 ms now */
     simba_local now = simba__sql_polling_due(&polling);
@@ -129,7 +123,6 @@ static void levels_share_a_query(void **state)
 /* Where the server tells of releases, a mutex is read once, and then every five minutes. */
 static void about_rarely(void **state)
 {
-    (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_in_range(poll_at(at(0)), 224999, 300000);
     const simba_local later = simba__sql_polling_due(&polling);
@@ -142,7 +135,6 @@ static void about_rarely(void **state)
 /* Then a renewal is not told to who waits: it asks when the lease that it knows of ends, which keeps it in the server's queue. */
 static void renewal_is_no_news_to_who_hears(void **state)
 {
-    (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_true(is_news(1, row("you", 1, 100)));
     (void)poll_at(at(0));
@@ -154,7 +146,6 @@ static void renewal_is_no_news_to_who_hears(void **state)
 /* A note is news once. */
 static void about_notes(void **state)
 {
-    (void)state;
     assert_false(simba__sql_polled_read_note(polled, 0, 0));
     assert_true(simba__sql_polled_read_note(polled, 7, 1));
     assert_false(simba__sql_polled_read_note(polled, 7, 1));
@@ -165,7 +156,6 @@ static void about_notes(void **state)
 /* The server tells of releases, and of nothing else: what an observer wants to hear of, only polls find out. */
 static void observed_is_polled_often(void **state)
 {
-    (void)state;
     watch.observed = true;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_in_range(poll_at(at(0)), 29, 40);
@@ -176,7 +166,6 @@ static void observed_is_polled_often(void **state)
 /* A poll that began before the server told of releases, or that was not answered, is no look at the row. */
 static void rarely_after_a_look(void **state)
 {
-    (void)state;
     const uint64_t began = simba__sql_polling_begin(&polling);
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(5));
     simba__sql_polled_came_back(&polling, polled, true, began, at(10));
@@ -188,7 +177,6 @@ static void rarely_after_a_look(void **state)
 /* L2: a poll that was under way when the look was asked for is not that look. */
 static void hastened_while_a_poll_is_under_way(void **state)
 {
-    (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
     const uint64_t before = simba__sql_polling_begin(&polling);
@@ -202,7 +190,6 @@ static void hastened_while_a_poll_is_under_way(void **state)
 /* When the server does not tell any more, everything is due, and backs off anew. */
 static void often_again(void **state)
 {
-    (void)state;
     assert_non_null(simba__sql_polling_add(&polling, &other, at(0)));
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
@@ -218,7 +205,6 @@ static void often_again(void **state)
 
 static void same_state_is_no_news(void **state)
 {
-    (void)state;
     assert_true(is_news(1, row("you", 1, 100)));
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
     assert_false(is_news(1, row("you", 1, 100)));
@@ -233,7 +219,6 @@ static void same_state_is_no_news(void **state)
 /* Two answers overtake each other on two connections: of the older one nothing is told. */
 static void overtaken_answer_is_no_news(void **state)
 {
-    (void)state;
     const uint64_t early = simba__sql_polling_begin(&polling);
     assert_true(is_news(2, row("", 0, 0)));
     assert_false(is_news_since(early, 1, row("you", 1, 100)));
@@ -243,7 +228,6 @@ static void overtaken_answer_is_no_news(void **state)
  * the row is now. */
 static void row_that_is_behind_is_news(void **state)
 {
-    (void)state;
     assert_true(is_news(7, row("", 0, 0)));
     assert_true(is_news(4, row("you", 4, 100)));
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
@@ -253,7 +237,6 @@ static void row_that_is_behind_is_news(void **state)
 /* A JVM contender's grants have no token: its renewal is told as one, another owner has everybody ask. */
 static void grants_without_a_token(void **state)
 {
-    (void)state;
     assert_true(is_news(1, row("jvm", 0, 100)));
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
     assert_true(is_news(2, row("jvm", 0, 200)));

@@ -31,7 +31,6 @@ static simba_outcome apply(simba__sql_row *row, simba_op op, uint64_t nonce, uin
 /* What no server of simba's says is a flaw. */
 static void about_flaws(void **state)
 {
-    (void)state;
     assert_null(row_of("me", "3000", "7", "7").flaw);
     assert_string_equal(row_of(NULL, "3000", "7", "7").flaw, "owner_id is null");
     assert_string_equal(row_of("me", NULL, "7", "7").flaw, "transition_at is null");
@@ -45,7 +44,6 @@ static void about_flaws(void **state)
 /* The last millisecond of a lease is nobody's to take. */
 static void about_end(void **state)
 {
-    (void)state;
     simba__sql_row row = row_of("you", "3000", "7", "7");
     row.now_ms = 3000;
     assert_int_equal(apply(&row, SIMBA_OP_ACQUIRE, 1, 0, 0), SIMBA_NOT_MINE);
@@ -59,7 +57,6 @@ static void about_end(void **state)
 /* A new token is above the version and above whatever this client has seen, and fits into the column. */
 static void about_tokens(void **state)
 {
-    (void)state;
     simba__sql_row row = row_of("", "0", "7", NULL);
     simba_request request = {.op = SIMBA_OP_ACQUIRE, .mutex = "m", .id = "me", .nonce = 1, .ttl_ms = 9};
     assert_int_equal(apply(&row, SIMBA_OP_ACQUIRE, 1, 0, 40), SIMBA_MINE);
@@ -73,7 +70,6 @@ static void about_tokens(void **state)
 /* A grant belongs to an incarnation; one that the JVM has written since belongs to nobody of simba's. */
 static void about_nonces(void **state)
 {
-    (void)state;
     simba__sql_row row = row_of("me", "3000", "7", "7");
     assert_int_equal(apply(&row, SIMBA_OP_RENEW, 9, 7, 0), SIMBA_MINE);
     assert_int_equal(row.version, 7);
@@ -88,7 +84,6 @@ static void about_nonces(void **state)
 /* A mutex that was forgotten keeps its version, and is not known until somebody takes it. */
 static void about_forgetting(void **state)
 {
-    (void)state;
     simba__sql_row row = row_of("", "0", "7", NULL);
     assert_int_equal(apply(&row, SIMBA_OP_FORGET, 0, 0, 0), SIMBA_MINE);
     assert_int_equal(row.forgotten_version, 7);

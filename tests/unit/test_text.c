@@ -116,7 +116,6 @@ static const check_fn both[] = {simba__check_mutex, simba__check_id};
 /* Every code point there is, encoded as it should be, is a name; surrogates are not. */
 static void every_code_point_is_judged_right(void **state)
 {
-    (void)state;
     for (long point = 0x21; point <= 0x10FFFF; point++) {
         char name[5];
         encode(point, name);
@@ -140,7 +139,6 @@ static void assert_agrees(const char *name)
 /* Every string of one and of two bytes. */
 static void all_short_byte_strings_agree_with_the_decoder(void **state)
 {
-    (void)state;
     for (int a = 1; a < 256; a++)
         for (int b = 0; b < 256; b++) {
             if (a == ' ' || b == ' ' || (a == '@' && b == '@'))
@@ -153,7 +151,6 @@ static void all_short_byte_strings_agree_with_the_decoder(void **state)
 /* Random bytes, most of them of the kind that UTF-8 is made of. */
 static void random_bytes_agree_with_the_decoder(void **state)
 {
-    (void)state;
     static const unsigned char leads[] = {0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5};
     static const unsigned char edges[] = {0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0};
     uint64_t seed = 20240229;
@@ -179,7 +176,6 @@ static void random_bytes_agree_with_the_decoder(void **state)
 /* A message may show the beginning of a bad name, but never half a character of it. */
 static void messages_do_not_cut_characters(void **state)
 {
-    (void)state;
     static const char *const characters[] = {"é", "通", "🦁"};
     for (size_t i = 0; i < 3; i++)
         for (size_t shift = 0; shift < 4; shift++) {
@@ -196,7 +192,6 @@ static void messages_do_not_cut_characters(void **state)
 /* The cut itself: all of a text that fits, and whole characters of one that does not. */
 static void cut_keeps_whole_characters(void **state)
 {
-    (void)state;
     assert_int_equal(simba__text_cut("", 4), 0);
     assert_int_equal(simba__text_cut("abc", 4), 3);
     assert_int_equal(simba__text_cut("abcd", 4), 4);

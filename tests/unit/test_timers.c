@@ -39,7 +39,6 @@ static void check_heap(const simba__timers *timers)
 /* "Never" is not a time to wait for. */
 static void never_means_cleared(void **state)
 {
-    (void)state;
     simba__timers timers = {0};
     simba_timer timer = {0};
     reserve(&timers, 1);
@@ -66,7 +65,6 @@ static void *counting_realloc(void *pointer, size_t size)
 
 static int use_counting(void **state)
 {
-    (void)state;
     reallocs = 0;
     no_memory = false;
     return simba_set_allocator(malloc, counting_realloc, free);
@@ -74,14 +72,12 @@ static int use_counting(void **state)
 
 static int use_system(void **state)
 {
-    (void)state;
     return simba_set_allocator(NULL, NULL, NULL);
 }
 
 /* Whoever has reserved can set without asking for memory, at any time. */
 static void setting_never_allocates(void **state)
 {
-    (void)state;
     enum { COUNT = 100 };
     simba__timers timers = {0};
     static simba_timer many[COUNT];
@@ -102,7 +98,6 @@ static void setting_never_allocates(void **state)
 /* A reservation that fails changes nothing: what was set stays set. */
 static void a_failed_reservation_changes_nothing(void **state)
 {
-    (void)state;
     simba__timers timers = {0};
     simba_timer many[64] = {0};
     no_memory = true;
@@ -213,7 +208,6 @@ static void run_round(uint64_t seed)
 /* Setting, moving, clearing and popping at random, compared with the sorted list after every step. */
 static void random_operations_agree_with_a_sorted_list(void **state)
 {
-    (void)state;
     for (uint64_t round = 1; round <= ROUNDS; round++)
         run_round(round);
 }

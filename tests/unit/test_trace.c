@@ -67,7 +67,6 @@ static void assert_took(const simba_histogram *histogram, uint64_t count, int64_
 /* One leadership, from the start to the stop: each of the five histograms gets its time. */
 static void a_leadership_is_timed(void **state)
 {
-    (void)state;
     counted c;
     init(&c);
     COUNTED(c, START, trace_start(&c.t));
@@ -103,7 +102,6 @@ static void a_leadership_is_timed(void **state)
 /* A bound belongs to the bucket that it ends. The bounds are what the header says. */
 static void buckets(void **state)
 {
-    (void)state;
     simba_histogram histogram = {0, {0}};
     for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS - 1; i++) {
         assert_true(i == 0 || simba_histogram_bound_ns(i) > simba_histogram_bound_ns(i - 1));
@@ -129,7 +127,6 @@ static void buckets(void **state)
 /* Each code has a counter of its own, and what a stranger's store makes up goes to none of theirs. */
 static void errors_by_code(void **state)
 {
-    (void)state;
     simba_stats stats = SIMBA_STATS_INIT;
     simba__count_error(&stats, SIMBA_EUNAVAILABLE);
     simba__count_error(&stats, SIMBA_EUNAVAILABLE);
@@ -171,7 +168,6 @@ static const char *lines_of(const trace *t, simba__event_kind kind)
  * reads the log would take it for dead otherwise. */
 static void a_session_that_lives_on_is_written_down(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, true, true);
@@ -186,7 +182,6 @@ static void a_session_that_lives_on_is_written_down(void **state)
 /* A lease that a request prolongs is written down with its answer, and a mere look at the clock is not. */
 static void a_renewed_lease_is_written_down_once(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     trace_start(&t);
@@ -198,7 +193,6 @@ static void a_renewed_lease_is_written_down_once(void **state)
 /* Every kind of push has a word. */
 static void each_push_has_a_word(void **state)
 {
-    (void)state;
     static const char *const words[] = {
         [SIMBA_PUSH_CHANGED] = "push changed; ",
         [SIMBA_PUSH_RELEASED] = "push released; ",

@@ -49,7 +49,6 @@ static void assert_same(const char *got, const char *expected)
 /* Every combination of parts that is there or not, and what the accessors make of it. */
 static void parts_are_told_apart(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *scheme, *user, *password, *authority, *path, *shown;
     } cases[] = {
@@ -92,7 +91,6 @@ static void parts_are_told_apart(void **state)
 /* Each setting by its name, in any number up to the limit. */
 static void settings_are_found(void **state)
 {
-    (void)state;
     simba_url *url = parse("x://h/?ttl=10s&transition=6s&empty=&eq=a=b&UPPER=1&q=what?");
     assert_string_equal(simba_url_query(url, "ttl"), "10s");
     assert_string_equal(simba_url_query(url, "transition"), "6s");
@@ -109,7 +107,6 @@ static void settings_are_found(void **state)
 /* Escapes are undone in every part, after the parts were told apart; the URL as shown stays as it was written. */
 static void escapes_are_undone(void **state)
 {
-    (void)state;
     static const char text[] = "x://us%40er:p%3A%2F%3f@h%2Ci/a%20b%3Fc?k%3D1=v%26w%25&%c3%a9=%F0%9f%a6%81";
     simba_url *url = parse(text);
     assert_string_equal(simba_url_user(url), "us@er");
@@ -130,7 +127,6 @@ static void escapes_are_undone(void **state)
 /* Each of the 255 bytes that a C string can carry comes through an escape, in either case of the digits. */
 static void every_byte_can_be_escaped(void **state)
 {
-    (void)state;
     for (unsigned byte = 1; byte < 256; byte++)
         for (size_t upper = 0; upper < 2; upper++) {
             const char *digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
@@ -145,7 +141,6 @@ static void every_byte_can_be_escaped(void **state)
 /* Freeing nothing is nothing. */
 static void free_takes_null(void **state)
 {
-    (void)state;
     simba_url_free(NULL);
 }
 
@@ -154,7 +149,6 @@ static void free_takes_null(void **state)
 /* Texts that are no URLs, each with a word about why. */
 static void malformed_texts_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *because;
     } cases[] = {
@@ -195,7 +189,6 @@ static void malformed_texts_are_refused(void **state)
 /* A URL may have 4096 bytes, and 32 settings. */
 static void limits_are_kept(void **state)
 {
-    (void)state;
     char text[LONGEST + 2] = "x://h/";
     memset(text + 6, 'a', sizeof text - 7);
     text[LONGEST] = '\0';
@@ -220,7 +213,6 @@ static void limits_are_kept(void **state)
 /* An "@" behind the host may be the end of a password that was not escaped: refused when there is a ":" before it. */
 static void an_at_sign_behind_the_host_is_refused(void **state)
 {
-    (void)state;
     static const char *const refused[] = {"x://u:p/q@h",   "x://u:p?q@h",     "x://u:p@q/r@h", "x://u:p@q?r=s@h",
                                           "x://:p/q@h",    "x://u/v:p@h",     "x:///u:p@h",    "x://h:1/a@b",
                                           "x://u:p@h/a@b", "x://u:p@h?k=a@b", "x://u:/@h",     "x://u:p/q/r?s@h/0"};
@@ -266,7 +258,6 @@ static void assert_keeps_secret(const char *text)
 /* Every way to write a password that we could think of, in URLs that are fine and in URLs that are broken elsewhere. */
 static void passwords_are_never_shown(void **state)
 {
-    (void)state;
     static const char *const passwords[] = {
         "hunter",
         "hunter@zebra",
@@ -348,7 +339,6 @@ static void passwords_are_never_shown(void **state)
 /* The same where the URL is too long or has too many settings. */
 static void passwords_are_not_shown_by_limits(void **state)
 {
-    (void)state;
     static char text[2 * LONGEST];
     int length = snprintf(text, sizeof text, "redis://user:hunter@host/");
     memset(text + length, 'a', LONGEST);
@@ -368,7 +358,6 @@ static void passwords_are_not_shown_by_limits(void **state)
 /* The password itself reaches whoever has to log in. */
 static void passwords_reach_the_accessor(void **state)
 {
-    (void)state;
     simba_url *url = parse("redis://user:hunter%2F%40%3F%25@host/0");
     assert_string_equal(simba_url_password(url), "hunter/@?%");
     simba_url_free(url);
@@ -377,7 +366,6 @@ static void passwords_reach_the_accessor(void **state)
 /* Random passwords full of what means something in a URL; "7" stands in them and nowhere else. */
 static void random_passwords_are_never_shown(void **state)
 {
-    (void)state;
     static const char alphabet[] = "7777@/?:%&=#+,;[]. 7";
     static const char *const before[] = {"x://u:", "x://:", "x://u%40v:", "x:///u:"};
     static const char *const after[] = {"@h", "@h:1/p", "@h/p?k=v", "@h?k", "@h/%zz", "@h1,h2?k=1&k=2", "@"};
@@ -409,7 +397,6 @@ static void random_passwords_are_never_shown(void **state)
 /* A setting that nobody knows is a typing error, and the message says what there is. */
 static void unknown_settings_are_named(void **state)
 {
-    (void)state;
     static const char *const common[] = {"ttl", "transition", NULL};
     static const char *const own[] = {"sync", NULL};
     simba_error err = {0};
@@ -439,7 +426,6 @@ static void unknown_settings_are_named(void **state)
 /* Durations come out in milliseconds, and what was not given stays as it was. */
 static void durations_are_read(void **state)
 {
-    (void)state;
     simba_url *url = parse("x://h?ttl=10s&bad=10&long=1234567890123456789012345678901234567890123456789");
     simba_error err = {0};
     int64_t ms = -7;

@@ -62,7 +62,6 @@ static const answer good[] = {
 
 static void answers_are_read(void **state)
 {
-    (void)state;
     enum { GOOD = sizeof good / sizeof *good };
     zk_result r[GOOD];
     char *memory[GOOD];
@@ -95,7 +94,6 @@ static void answers_are_read(void **state)
 /* Cut off anywhere, or with a byte too many. */
 static void answers_are_whole(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         for (size_t length = 0; length <= good[i].length + 1; length++) {
             zk_result result;
@@ -113,7 +111,6 @@ static void answers_are_whole(void **state)
 
 static void answers_that_no_server_gives(void **state)
 {
-    (void)state;
     static const answer bad[] = {
         ANSWER(ZK_CHILDREN, HEAD NONE),
         ANSWER(ZK_CHILDREN, HEAD "\x7f\xff\xff\xff"),
@@ -149,7 +146,6 @@ static void answers_that_no_server_gives(void **state)
 
 static void handshakes_and_events(void **state)
 {
-    (void)state;
     char welcome[] = "\0\0\0\0\0\0\x27\x10\0\0\0\0\0\0\x12\x34\0\0\0\x10"
                      "0123456789abcdef\1";
     char old[sizeof welcome];
