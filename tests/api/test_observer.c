@@ -343,7 +343,6 @@ int main(void)
         TEST(stop_and_free_inside),
         TEST(restart_inside_the_callback),
         TEST(closed_client),
-
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,7 +279,6 @@ int main(int argc, char **argv)
         TEST(a_run_tells_its_clocks),
         TEST(a_part_keeps_the_axis),
         TEST(svg_is_written_to_standard_output),
-
     };
     return cmocka_run_group_tests_name("timeline", tests, NULL, NULL);
 }

@@ -46,8 +46,7 @@ static void waits_for_the_end_of_the_transition(void **state)
 static void backs_off_when_a_free_mutex_is_refused(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_nobody(&t);
     assert_true(t.actions.timer.ns != INT64_MAX);
     assert_false(t.actions.submit);
@@ -77,8 +76,7 @@ static void keeps_trying_while_the_store_is_away(void **state)
 static void counts_the_lease_from_the_request(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_pass(&t, 3000);
     TRACE("acquired changed wake@9250", trace_mine(&t, 1));
     assert_int_equal(trace_held_ms(&t), 15839 - 3000);
@@ -88,8 +86,7 @@ static void counts_the_lease_from_the_request(void **state)
 static void gives_back_a_win_that_comes_too_late(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_pass(&t, 15840);
     TRACE("late release", trace_mine(&t, 9));
     assert_int_equal(t.actions.token, 9);
@@ -101,8 +98,7 @@ static void gives_back_a_win_that_comes_too_late(void **state)
 static void a_lease_counts_from_the_asking(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     t.sent_ms = 20000;
     trace_pass(&t, 20001);
     TRACE("acquired changed wake@29250", trace_mine(&t, 7));
@@ -118,8 +114,7 @@ static void a_lease_counts_from_the_asking(void **state)
 static void a_stop_withdraws_what_was_not_sent(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     TRACE("withdraw", trace_stop(&t));
     TRACE("done", trace_not_sent(&t));
 }
@@ -128,8 +123,7 @@ static void a_stop_withdraws_what_was_not_sent(void **state)
 static void an_unsent_acquire_hides_no_earlier_one(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_fails(&t, SIMBA_ETIMEDOUT);
     TRACE("acquire", trace_at(&t, timer_ms(&t)));
     TRACE("withdraw", trace_stop(&t));
@@ -140,8 +134,7 @@ static void an_unsent_acquire_hides_no_earlier_one(void **state)
 static void a_stop_while_a_renewal_waits_gives_back(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_mine(&t, 7);
     trace_at(&t, 9250);
     assert_true(t.actions.submit);
@@ -155,8 +148,7 @@ static void a_stop_while_a_renewal_waits_gives_back(void **state)
 static void a_lost_reply_is_asked_for_again_under_the_same_nonce(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     const uint64_t nonce = t.actions.nonce;
     trace_fails(&t, SIMBA_ETIMEDOUT);
     trace_at(&t, 5000);
@@ -170,8 +162,7 @@ static void a_lost_reply_is_asked_for_again_under_the_same_nonce(void **state)
 static void every_start_has_a_nonce_of_its_own(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     const uint64_t first = t.actions.nonce;
     simba__event start = {.kind = SIMBA__EV_START, .seed = 43};
     trace_init(&t, 10000, 6000);
@@ -183,8 +174,7 @@ static void every_start_has_a_nonce_of_its_own(void **state)
 static void a_stale_reply_changes_nothing(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     trace_at(&t, 4000);
     TRACE("", trace_stale_mine(&t, 9));
@@ -434,8 +424,7 @@ static void news_about_other_things_change_nothing(void **state)
     lead(&t, 7);
     TRACE("wake@9250", trace_push(&t, SIMBA_PUSH_NOTED));
     TRACE("wake@9250", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     const int64_t before = timer_ms(&t);
     trace_push(&t, SIMBA_PUSH_NOTED);
@@ -448,8 +437,7 @@ static void news_about_other_things_change_nothing(void **state)
 static void news_of_its_own_grant_does_not_make_it_wait(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_fails(&t, SIMBA_ETIMEDOUT);
     const int64_t before = timer_ms(&t);
     trace_push_acquired(&t, "me", 7, 10000);

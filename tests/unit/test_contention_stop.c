@@ -77,8 +77,7 @@ static void a_stop_during_the_initial_delay_is_over_at_once(void **state)
 static void a_stop_while_waiting_is_over_at_once(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     TRACE("done", trace_stop(&t));
 }
@@ -87,8 +86,7 @@ static void a_stop_while_waiting_is_over_at_once(void **state)
 static void a_late_win_after_stop_is_given_back(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     TRACE("withdraw", trace_stop(&t));
     TRACE("late release", trace_mine(&t, 9));
     TRACE("done", trace_nobody(&t));
@@ -98,8 +96,7 @@ static void a_late_win_after_stop_is_given_back(void **state)
 static void a_stop_after_a_lost_reply_gives_back_what_may_be(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     const uint64_t nonce = t.actions.nonce;
     trace_fails(&t, SIMBA_ETIMEDOUT);
     TRACE("release", trace_stop(&t));

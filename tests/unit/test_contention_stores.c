@@ -37,8 +37,7 @@ static void a_queue_is_joined_again_now_and_then(void **state)
 static void an_invitation_of_another_is_left_to_it(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     TRACE("wake@4000", trace_push(&t, SIMBA_PUSH_FREED));
     assert_false(t.actions.used);
@@ -91,8 +90,7 @@ static void a_stop_while_queued_leaves_the_queue(void **state)
 static void a_pushed_release_is_tried_at_once(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     TRACE("changed acquire", trace_push(&t, SIMBA_PUSH_RELEASED));
     assert_true(t.actions.used);
@@ -102,8 +100,7 @@ static void a_pushed_release_is_tried_at_once(void **state)
 static void a_push_during_a_request_is_not_lost(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     assert_true(t.actions.used);
     TRACE("changed acquire", trace_owned(&t, "other", 5, 4000));
@@ -114,8 +111,7 @@ static void a_push_during_a_request_is_not_lost(void **state)
 static void a_push_before_the_asking_is_old(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_pass(&t, 10);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     trace_pass(&t, 20);
@@ -132,8 +128,7 @@ static void a_push_before_the_asking_is_old(void **state)
 static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_stop(&t);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     assert_false(t.actions.used);
@@ -143,8 +138,7 @@ static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
 static void pushed_news_moves_the_alarm(void **state)
 {
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     trace_pass(&t, 1000);
     TRACE("changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));

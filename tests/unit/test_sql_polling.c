@@ -70,16 +70,6 @@ static int64_t poll_at(simba_local now)
 
 /* --- when ------------------------------------------------------------------------------------------------ */
 
-static void new_one_is_due_at_once(void **state)
-{
-    assert_int_equal(simba__sql_polling_due(&polling).ns, 0);
-    assert_int_equal(take((simba_local){-1}), 1);
-    simba__sql_polling_set_pace(&polling, SIMBA__SQL_OFTEN, at(0));
-    simba__sql_polling_remove(&polling, polled);
-    assert_int_equal(simba__sql_polling_due(&polling).ns, INT64_MAX);
-    assert_null(simba__sql_polling_find(&polling, "m"));
-}
-
 /* The longer nothing happens, the more seldom it is polled: from 40 ms to 900 ms, less a quarter at random at most. */
 static void backs_off(void **state)
 {
@@ -110,16 +100,6 @@ static void change_hurries(void **state)
     assert_int_equal(polled->level, 3);
 }
 
-/* What would be due before long comes along in the same query. */
-static void levels_share_a_query(void **state)
-{
-    for (int i = 0; i < 12; i++)
-        poll_at(simba__sql_polling_due(&polling)); /* every 80 ms now */
-    simba_local now = simba__sql_polling_due(&polling);
-    assert_non_null(simba__sql_polling_add(&polling, &other, (simba_local){now.ns - 1}));
-    assert_int_equal(take((simba_local){now.ns - 1}), 2);
-}
-
 /* Where the server tells of releases, a mutex is read once, and then every five minutes. */
 static void about_rarely(void **state)
 {
@@ -141,16 +121,6 @@ static void renewal_is_no_news_to_who_hears(void **state)
     assert_int_equal(polled->level, SIMBA__SQL_LEVEL_BACKUP);
     assert_false(is_news(1, row("you", 1, 200)));
     assert_true(is_news(2, row("", 0, 0)));
-}
-
-/* A note is news once. */
-static void about_notes(void **state)
-{
-    assert_false(simba__sql_polled_read_note(polled, 0, 0));
-    assert_true(simba__sql_polled_read_note(polled, 7, 1));
-    assert_false(simba__sql_polled_read_note(polled, 7, 1));
-    assert_true(simba__sql_polled_read_note(polled, 7, 2));
-    assert_true(simba__sql_polled_read_note(polled, 0, 0));
 }
 
 /* The server tells of releases, and of nothing else: what an observer wants to hear of, only polls find out. */
@@ -203,19 +173,6 @@ static void often_again(void **state)
 
 /* --- news ------------------------------------------------------------------------------------------------ */
 
-static void same_state_is_no_news(void **state)
-{
-    assert_true(is_news(1, row("you", 1, 100)));
-    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
-    assert_false(is_news(1, row("you", 1, 100)));
-    assert_true(is_news(1, row("you", 1, 200))); /* renewed */
-    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
-    assert_int_equal(push.owner.transition_at_ms, 200);
-    assert_true(is_news(1, row("", 0, 0))); /* the lease has run out, the row is as it was */
-    assert_int_equal(push.kind, SIMBA_PUSH_RELEASED);
-    assert_false(is_news(1, row("", 0, 0)));
-}
-
 /* Two answers overtake each other on two connections: of the older one nothing is told. */
 static void overtaken_answer_is_no_news(void **state)
 {
@@ -249,18 +206,14 @@ static void grants_without_a_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(new_one_is_due_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(backs_off, setup, teardown),
         cmocka_unit_test_setup_teardown(change_hurries, setup, teardown),
-        cmocka_unit_test_setup_teardown(levels_share_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(about_rarely, setup, teardown),
         cmocka_unit_test_setup_teardown(renewal_is_no_news_to_who_hears, setup, teardown),
-        cmocka_unit_test_setup_teardown(about_notes, setup, teardown),
         cmocka_unit_test_setup_teardown(observed_is_polled_often, setup, teardown),
         cmocka_unit_test_setup_teardown(rarely_after_a_look, setup, teardown),
         cmocka_unit_test_setup_teardown(hastened_while_a_poll_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(often_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(same_state_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(overtaken_answer_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(row_that_is_behind_is_news, setup, teardown),
         cmocka_unit_test_setup_teardown(grants_without_a_token, setup, teardown),
