@@ -556,10 +556,6 @@ static void descriptors_are_not_inherited(void **state)
 
 struct rows {
     unsigned count;
-    char names[8][SIMBA_MUTEX_BYTES + 1];
-    simba_owner owners[8];
-    int64_t now_ms;
-    pthread_t thread;
     simba_client *client;
 };
 

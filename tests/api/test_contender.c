@@ -147,8 +147,6 @@ static void those_who_wait_know_the_owner(void **state)
     client_close(client);
 }
 
-/* --- why it ends ---------------------------------------------------------------------------------- */
-
 /* --- faults of the store -------------------------------------------------------------------------- */
 
 struct faulty {

@@ -8,7 +8,7 @@
  *   explore_store.c   the store: rows with and without push, and sessions
  *   explore_check.c   the promises
  *   explore_normal.c  one form for all worlds that differ in names and points in time alone
- *   explore_search.c  these worlds as a space for search.h, which finds the shortest way to what is broken
+ *   explore_search.c  finds the shortest way to what is broken
  *   explore_report.c  bounds as text, and what came of it
  */
 #ifndef TESTS_SIM_EXPLORE_H

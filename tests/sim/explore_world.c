@@ -378,7 +378,7 @@ typedef struct list {
 
 static void offer(list *l, bool is_open, choice_kind kind, unsigned who, unsigned slot)
 {
-    if (is_open && l->count < SEARCH_CHOICES)
+    if (is_open && l->count < WORLD_CHOICES)
         l->at[l->count++] = (choice){(uint8_t)kind, (uint8_t)who, (uint8_t)slot};
 }
 
@@ -591,7 +591,7 @@ void world_heal(world *w)
 
 void world_settle(world *w)
 {
-    choice choices[SEARCH_CHOICES];
+    choice choices[WORLD_CHOICES];
     for (unsigned steps = 0; steps < 1000 && !w->promise; steps++) {
         const unsigned count = world_choices(w, choices);
         const unsigned first = count > 0 && choices[0].kind == CHOICE_TICK ? 1 : 0;

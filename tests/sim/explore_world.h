@@ -6,9 +6,12 @@
 #include "core/pending.h"
 #include "core/row.h"
 #include "sim/explore.h"
-#include "sim/search.h"
 
-enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6 };
+enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6, WORLD_CHOICES = 64 };
+
+typedef struct choice {
+    uint8_t kind, contender, slot;
+} choice;
 
 /* The time of all clocks in the normal form. */
 #define WORLD_EPOCH_NS INT64_C(1000000000000)

@@ -105,7 +105,6 @@ sim_scripts *scripts_new(void);
 void scripts_free(sim_scripts *scripts);
 /* The number of this text, which is compiled when it is first seen. */
 unsigned scripts_load(sim_scripts *scripts, const char *text, size_t length);
-const char *scripts_sha(const sim_scripts *scripts, unsigned script);
 /* -1: no such script. */
 int scripts_find(const sim_scripts *scripts, const char *sha);
 

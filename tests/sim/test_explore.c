@@ -68,7 +68,7 @@ static void set_broken(explore_bounds *bounds)
 /* Is a promise broken by a way from here of at most so many choices? Every way is gone: nothing that was seen is remembered. */
 static bool is_broken_within(const world *w, unsigned choices)
 {
-    choice all[SEARCH_CHOICES];
+    choice all[WORLD_CHOICES];
     world future;
     check_world_future(w, &future);
     if (future.promise)

@@ -384,7 +384,6 @@ unsigned wire_server(const sim *s, unsigned wire);
 unsigned wire_next(const sim *s, unsigned wire);
 /* From now on nothing passes, and neither end knows. */
 void wire_silence(sim *s, unsigned wire);
-bool wire_is_silent(const sim *s, unsigned wire);
 /* The process is gone; noticed: and its kernel says so. */
 void wires_abandon(sim *s, unsigned process, bool noticed);
 /* By now servers know which of their connections are dead. */

@@ -124,10 +124,6 @@ static void host_names_are_made_to_fit(void **state)
     }
 }
 
-enum { THREADS = 4, PER_THREAD = 100 };
-
-typedef char id_list[PER_THREAD][SIMBA_ID_MAX + 1];
-
 /* A child has its own pid, and a number that does not follow from its parent's. */
 static void host_ids_differ_in_a_child(void **state)
 {

@@ -441,10 +441,6 @@ static void durations_are_read(void **state)
     simba_url_free(url);
 }
 
-/* --- anything at all ------------------------------------------------------------------------------ */
-
-/* --- no memory ------------------------------------------------------------------------------------ */
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
