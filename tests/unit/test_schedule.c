@@ -43,17 +43,6 @@ static void expect(const simba__policy *policy, const simba__record *record, int
     assert_int_equal(plan.cut_short, cut_short);
 }
 
-/* A new leader an hour after the run waits for tomorrow: the anchor is the first run, not the leadership. */
-static void take_over_does_not_repeat(void **state)
-{
-    for (int i = 0; i < 6; i++) {
-        const simba__policy policy = daily((simba_catch_up)(i / 2), 10, i % 2);
-        const simba__record record = ran_on_day_100(&policy);
-        expect(&policy, &record, 100 * DAY + 3600, 100 * DAY + 3600, SIMBA__PLAN_WAIT, 101 * DAY, 0, false);
-        expect(&policy, &record, 100 * DAY + 3600, 101 * DAY + 7, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
-    }
-}
-
 /* The first delay is noted: it does not begin again with each leadership. */
 static void the_first_delay_counts_from_the_first_leadership(void **state)
 {
@@ -63,55 +52,6 @@ static void the_first_delay_counts_from_the_first_leadership(void **state)
     simba__record record = simba__schedule_adopt(&policy, NULL, 5);
     expect(&policy, &record, 5, 5, SIMBA__PLAN_WAIT, 1005, 0, false);
     expect(&policy, &record, 900, 1005, SIMBA__PLAN_RUN, 1005, 0, false);
-}
-
-/* Days 101 to 104 pass without a leader; one comes in the middle of day 104. */
-static void what_is_done_about_missed_runs(void **state)
-{
-    const int64_t now_ms = 104 * DAY + 500;
-    simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
-    simba__record record = ran_on_day_100(&policy);
-    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_WAIT, 105 * DAY, 0, false);
-    expect(&policy, &record, now_ms, 105 * DAY, SIMBA__PLAN_RUN, 105 * DAY, 4, false);
-    policy.catch_up = SIMBA_CATCH_UP_ONCE;
-    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 104 * DAY, 3, false);
-    policy.catch_up = SIMBA_CATCH_UP_ALL;
-    policy.limit = 4;
-    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
-    policy.limit = 3;
-    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 102 * DAY, 1, false);
-    policy.limit = 1;
-    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 104 * DAY, 3, false);
-}
-
-/* A due time that passes while this leader is there is not missed, however late the timer. */
-static void late_is_not_missed(void **state)
-{
-    const simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
-    const simba__record record = ran_on_day_100(&policy);
-    expect(&policy, &record, 101 * DAY, 101 * DAY + 9999, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
-    expect(&policy, &record, 101 * DAY + 1, 101 * DAY + 9999, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
-}
-
-static void at_most_once_never_repeats(void **state)
-{
-    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, false);
-    simba__record record = ran_on_day_100(&policy);
-    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 101 * DAY);
-    simba__schedule_begin(&policy, &record, &plan, 101 * DAY);
-    expect(&policy, &record, 0, 101 * DAY + 5, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
-    expect(&policy, &record, 0, 102 * DAY, SIMBA__PLAN_RUN, 102 * DAY, 0, true);
-}
-
-static void at_least_once_repeats_what_was_cut_short(void **state)
-{
-    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, true);
-    simba__record record = ran_on_day_100(&policy);
-    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 103 * DAY);
-    simba__schedule_begin(&policy, &record, &plan, 103 * DAY);
-    expect(&policy, &record, 0, 105 * DAY, SIMBA__PLAN_RUN, 103 * DAY, 2, true);
-    simba__schedule_end(&policy, &record, 0, 105 * DAY);
-    expect(&policy, &record, 0, 105 * DAY, SIMBA__PLAN_RUN, 105 * DAY, 1, false);
 }
 
 /* A failure is tried again after 1, 2, 4 … seconds, and at the latest after five minutes. */
@@ -136,18 +76,6 @@ static void at_least_once_repeats_what_failed(void **state)
     /* Whoever turns to at most once is not held up by it. */
     const simba__policy other = daily(SIMBA_CATCH_UP_ONCE, 0, false);
     expect(&other, &record, 0, now_ms, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
-}
-
-/* A failure with at most once is noted, and that is all. */
-static void at_most_once_notes_a_failure(void **state)
-{
-    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, false);
-    simba__record record = ran_on_day_100(&policy);
-    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 101 * DAY);
-    simba__schedule_begin(&policy, &record, &plan, 101 * DAY);
-    simba__schedule_end(&policy, &record, 3, 101 * DAY);
-    assert_int_equal(record.result, 3);
-    expect(&policy, &record, 0, 101 * DAY + 1, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
 }
 
 /* Another expression counts from now on; an interval keeps its anchor. */
@@ -349,14 +277,8 @@ static void damaged_records_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(take_over_does_not_repeat),
         cmocka_unit_test(the_first_delay_counts_from_the_first_leadership),
-        cmocka_unit_test(what_is_done_about_missed_runs),
-        cmocka_unit_test(late_is_not_missed),
-        cmocka_unit_test(at_most_once_never_repeats),
-        cmocka_unit_test(at_least_once_repeats_what_was_cut_short),
         cmocka_unit_test(at_least_once_repeats_what_failed),
-        cmocka_unit_test(at_most_once_notes_a_failure),
         cmocka_unit_test(another_schedule_misses_nothing),
         cmocka_unit_test(another_schedule_before_and_amid_a_run),
         cmocka_unit_test(the_first_run_is_no_repetition),
