@@ -10,8 +10,6 @@
 /* Two clocks that each deviate by at most this differ by less than the drift bound of 1 %. */
 #define RATE_MAX 4970
 #define RATE_BROKEN 40000
-#define LONG_IN 400 /* one in so many runs of Redis is long */
-#define HOUR_MS INT64_C(3600000)
 
 const char *sim_item_name(sim_item_kind kind)
 {
@@ -72,26 +70,6 @@ static void draw_timing(sim_plan *plan, uint64_t *seed)
         t->jitter_min_ms = t->jitter_max_ms = 0;
 }
 
-/* Leases of hours, so that somebody waits for longer than a day: Redis keeps a place in the queue for a day longer than the
- * lease that is waited for. Little happens, and the leader stops when a waiter that was taken for dead would be asleep. */
-static void draw_long_timing(sim_plan *plan, uint64_t *seed)
-{
-    plan->timing.ttl_ms = pick(seed, 2, 6) * HOUR_MS;
-    plan->timing.transition_ms = pick(seed, 10, 3600) * 1000;
-    plan->timing.stop_margin_ms = plan->timing.hold_limit_ms = 0;
-}
-
-static int64_t draw_long_horizon(const sim_plan *plan, uint64_t *seed)
-{
-    const int64_t lease_ms = plan->timing.ttl_ms + plan->timing.transition_ms;
-    return (24 * HOUR_MS - pick(seed, 0, lease_ms)) * SIM_MS;
-}
-
-static bool is_long(const sim_plan *plan)
-{
-    return plan->timing.ttl_ms >= HOUR_MS;
-}
-
 static void draw_clocks(sim_plan *plan, uint64_t *seed)
 {
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
@@ -108,7 +86,7 @@ static void draw_contenders(sim_plan *plan, uint64_t *seed)
         sim_contender_plan *contender = &plan->contender[i];
         contender->process = (uint8_t)(i < plan->processes ? i : pick(seed, 0, plan->processes - 1));
         contender->mutex = (uint8_t)(chance(seed, 75) ? 0 : pick(seed, 0, plan->mutexes - 1));
-        contender->locker = chance(seed, is_long(plan) ? 0 : 20);
+        contender->locker = chance(seed, 20);
         contender->try_once = contender->locker && chance(seed, 30);
         snprintf(contender->id, sizeof contender->id, "%c%u", 'a' + contender->process, i);
         if (i > 0 && chance(seed, 10))
@@ -131,7 +109,7 @@ static void draw_starts(sim_plan *plan, uint64_t *seed)
     for (unsigned i = 0; i < plan->contenders; i++)
         add(plan, SIM_ITEM_START, (uint8_t)i,
             chance(seed, 70) ? pick(seed, 0, 50 * SIM_MS) : pick(seed, 0, 20 * SIM_S));
-    for (int64_t n = is_long(plan) ? 0 : pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
+    for (int64_t n = pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
         /* One draw per statement: in which order arguments are evaluated is the compiler's choice. */
         const uint8_t process = (uint8_t)pick(seed, 0, plan->processes - 1);
         sim_item *item = add(plan, SIM_ITEM_OBSERVE, process, pick(seed, 0, 5 * SIM_S));
@@ -159,7 +137,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
     const unsigned server_kinds = plan->store == SIM_STORE_ZOOKEEPER ? 4 : plan->topology == SIM_CLUSTER ? 6 : 5;
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
-    const int64_t count = pick(seed, 0, is_long(plan) ? 3 : 16);
+    const int64_t count = pick(seed, 0, 16);
     for (int64_t n = 0; n < count; n++) {
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
@@ -245,20 +223,16 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_timing(plan, &s);
     if (sim_is_sql(store) && plan->timing.transition_ms < 1000)
         plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
-    if (store == SIM_STORE_REDIS && pick(&s, 1, LONG_IN) == 1)
-        draw_long_timing(plan, &s);
-    plan->processes = is_long(plan) ? 2 : (unsigned)pick(&s, 2, SIM_PROCESSES);
-    plan->contenders = is_long(plan) ? 2 : (unsigned)pick(&s, plan->processes, SIM_CONTENDERS);
-    plan->mutexes = is_long(plan) ? 1 : (unsigned)pick(&s, 1, SIM_MUTEXES);
+    plan->processes = (unsigned)pick(&s, 2, SIM_PROCESSES);
+    plan->contenders = (unsigned)pick(&s, plan->processes, SIM_CONTENDERS);
+    plan->mutexes = (unsigned)pick(&s, 1, SIM_MUTEXES);
     plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
-    if (is_long(plan))
-        plan->horizon_ns = draw_long_horizon(plan, &s);
     draw_clocks(plan, &s);
     draw_contenders(plan, &s);
     draw_starts(plan, &s);
     plan->replicas =
         store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
-    if (store == SIM_STORE_REDIS && !is_long(plan))
+    if (store == SIM_STORE_REDIS)
         draw_topology(plan, &s);
     draw_faults(plan, &s);
     if (store != SIM_STORE_REDIS)
@@ -270,7 +244,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&
-                    broken == SIM_SOUND && plan->jvms == 0 && !is_long(plan) && chance(&s, 60);
+                    broken == SIM_SOUND && plan->jvms == 0 && chance(&s, 60);
     if (plan->forgets) {
         sim_item *item = add(plan, SIM_ITEM_RESTART, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);

@@ -112,13 +112,11 @@ enum {
     ZK_OP_SET = 5,
     ZK_OP_CHILDREN = 8,
     ZK_OP_SYNC = 9,
-    ZK_OP_PING = 11,
     ZK_OP_CHECK = 13,
     ZK_OP_MULTI = 14,
     ZK_OP_CREATE2 = 15,
     ZK_OP_CREATE_CONTAINER = 19,
     ZK_OP_AUTH = 100,
-    ZK_OP_WATCHES = 101,
     ZK_OP_OPEN = -10,
     ZK_OP_CLOSE = -11,
 };
