@@ -268,6 +268,8 @@ static void absurd_times_stay_between_the_looks(void **state)
     row.owner.transition_at_ms = AHEAD + 90000;
     apply(53000, &row, 1);
     assert_int_equal(newest()->at_ms, 53000);
+    row.owner.transition_at_ms = INT64_MAX - 1;
+    assert_int_equal(lease_look(&row.owner, -5).left_ms, INT64_MAX); /* further than can be counted */
 }
 
 /* What was not asked for is not known: an outage begins and ends, and rows stay as they were. */
