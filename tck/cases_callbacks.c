@@ -122,18 +122,18 @@ static void calls_in_callback(tck *t)
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(p));
 }
 
-/* Block in the callback until the case opens the gate: `user` is a bool. */
-static void wait_for_gate(tck_probe *probe)
+/* Block in the callback until the case opens the latch: `user` is a bool. */
+static void wait_for_latch(tck_probe *probe)
 {
     tck *t = probe->arena->kit;
-    const bool *gate = probe->user;
-    TCK_AWAIT(t, *gate || t->ending);
+    const bool *latch = probe->user;
+    TCK_AWAIT(t, *latch || t->ending);
 }
 
-static void open_gate(tck *t, bool *gate)
+static void open_latch(tck *t, bool *latch)
 {
     tck_lock(t);
-    *gate = true;
+    *latch = true;
     tck_notify(t);
     tck_unlock(t);
 }
@@ -147,9 +147,9 @@ static void stop_waits(tck *t)
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     tck_probe *next = tck_probe_new(p->arena, other);
     p->timing = next->timing = tck_timing_steady(t);
-    bool *gate = tck_alloc(t, sizeof *gate);
-    p->user = gate;
-    p->on_acquired = wait_for_gate;
+    bool *latch = tck_alloc(t, sizeof *latch);
+    p->user = latch;
+    p->on_acquired = wait_for_latch;
     TCK_REQUIRE(t, tck_probe_start(p));
     TCK_AWAIT(t, p->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(next));
@@ -157,7 +157,7 @@ static void stop_waits(tck *t)
     TCK_AWAIT(t, tck_probe_is_stopping(p));
     TCK_REQUIRE(t, tck_outlive(client, 2));
     TCK_REQUIRE_NOW(t, !p->stop_done && p->released == 0 && next->acquired == 0);
-    open_gate(t, gate);
+    open_latch(t, latch);
     TCK_AWAIT(t, p->stop_done && next->acquired == 1);
     TCK_REQUIRE_RC(t, 0, p->stop_rc);
     TCK_REQUIRE_NOW(t, p->released == 1);
@@ -197,9 +197,9 @@ static void slow_callback(tck *t)
     tck_probe *slow = tck_probe_new(tck_arena_new(t, "slow"), client);
     tck_probe *quick = tck_probe_new(tck_arena_new(t, "quick"), client);
     slow->timing = quick->timing = tck_timing_steady(t);
-    bool *gate = tck_alloc(t, sizeof *gate);
-    slow->user = gate;
-    slow->on_acquired = wait_for_gate;
+    bool *latch = tck_alloc(t, sizeof *latch);
+    slow->user = latch;
+    slow->on_acquired = wait_for_latch;
     TCK_REQUIRE(t, tck_probe_start(slow));
     TCK_AWAIT(t, slow->acquired == 1);
     for (unsigned i = 1; i <= 5; i++) {
@@ -209,7 +209,7 @@ static void slow_callback(tck *t)
     }
     TCK_REQUIRE(t, tck_outlive(client, 2));
     TCK_REQUIRE_NOW(t, slow->in_callback && simba_contender_is_owner(slow->contender));
-    open_gate(t, gate);
+    open_latch(t, latch);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(slow));
 }
 

@@ -1,4 +1,4 @@
-/* Cases about leader-gated work: it runs on the leader, one run at a time, on schedule, and ends with leadership. */
+/* Cases about work of the leader: it runs on the leader, one run at a time, on schedule, and ends with leadership. */
 #include "probe.h"
 
 enum { STAMPS = 64 };

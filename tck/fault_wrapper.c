@@ -184,23 +184,36 @@ static struct wrapper *of_host(simba_host *host)
     return CONTAINER_OF(host, struct wrapper, host);
 }
 
-static simba_local host_now(simba_host *host)
+/* A function of the host that the client carries out. */
+#define FORWARD(type, name, parameters, ...)                                                                           \
+    static type host_##name parameters                                                                                 \
+    {                                                                                                                  \
+        simba_host *outer = of_host(host)->outer;                                                                      \
+        return outer->name(__VA_ARGS__);                                                                               \
+    }
+FORWARD(simba_local, now, (simba_host * host), outer)
+FORWARD(int64_t, epoch_us, (simba_host * host), outer)
+FORWARD(uint64_t, random, (simba_host * host), outer)
+FORWARD(void, work, (simba_host * host, simba_job *job), outer, job)
+FORWARD(int, timer_add, (simba_host * host, simba_timer *timer), outer, timer)
+FORWARD(void, timer_set, (simba_host * host, simba_timer *timer, simba_local at), outer, timer, at)
+FORWARD(void, timer_clear, (simba_host * host, simba_timer *timer), outer, timer)
+FORWARD(int, io_add, (simba_host * host, simba_io *io), outer, io)
+FORWARD(int, io_change, (simba_host * host, simba_io *io, unsigned interest), outer, io, interest)
+FORWARD(void, io_remove, (simba_host * host, simba_io *io), outer, io)
+FORWARD(void, closed, (simba_host * host), outer)
+
+static simba_request *original_of(simba_request *request)
 {
-    simba_host *outer = of_host(host)->outer;
-    return outer->now(outer);
+    return CONTAINER_OF(request, struct shadow, request)->original;
 }
 
-static int64_t host_epoch_us(simba_host *host)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->epoch_us(outer);
-}
-
-static uint64_t host_random(simba_host *host)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->random(outer);
-}
+FORWARD(int, listed, (simba_host * host, simba_request *request, const simba_listing *row), outer, original_of(request),
+        row)
+FORWARD(int, found, (simba_host * host, simba_request *request, const simba_finding *finding), outer,
+        original_of(request), finding)
+FORWARD(int, noted, (simba_host * host, simba_request *request, const simba_stored_note *note), outer,
+        original_of(request), note)
 
 static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
 {
@@ -245,24 +258,6 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     host_complete(host, request);
 }
 
-static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->listed(outer, CONTAINER_OF(request, struct shadow, request)->original, row);
-}
-
-static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->found(outer, CONTAINER_OF(request, struct shadow, request)->original, finding);
-}
-
-static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->noted(outer, CONTAINER_OF(request, struct shadow, request)->original, note);
-}
-
 static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
 {
     struct wrapper *wrapper = of_host(host);
@@ -289,54 +284,6 @@ static void host_wake(simba_host *host)
     struct wrapper *wrapper = of_host(host);
     atomic_store(&wrapper->inner_woken, true);
     wrapper->outer->wake(wrapper->outer);
-}
-
-static void host_work(simba_host *host, simba_job *job)
-{
-    simba_host *outer = of_host(host)->outer;
-    outer->work(outer, job);
-}
-
-static int host_timer_add(simba_host *host, simba_timer *timer)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->timer_add(outer, timer);
-}
-
-static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
-{
-    simba_host *outer = of_host(host)->outer;
-    outer->timer_set(outer, timer, at);
-}
-
-static void host_timer_clear(simba_host *host, simba_timer *timer)
-{
-    simba_host *outer = of_host(host)->outer;
-    outer->timer_clear(outer, timer);
-}
-
-static int host_io_add(simba_host *host, simba_io *io)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->io_add(outer, io);
-}
-
-static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
-{
-    simba_host *outer = of_host(host)->outer;
-    return outer->io_change(outer, io, interest);
-}
-
-static void host_io_remove(simba_host *host, simba_io *io)
-{
-    simba_host *outer = of_host(host)->outer;
-    outer->io_remove(outer, io);
-}
-
-static void host_closed(simba_host *host)
-{
-    simba_host *outer = of_host(host)->outer;
-    outer->closed(outer);
 }
 
 static void make_host(struct wrapper *wrapper, simba_host *outer)

@@ -22,14 +22,12 @@ static struct player *players;
 static void bark(int number)
 {
     static const char text[] = "\nBail out! a call of the library does not return\n";
-    (void)number;
     (void)!write(STDOUT_FILENO, text, sizeof text - 1);
     _exit(70);
 }
 
 int test_setup(void **state)
 {
-    (void)state;
     if (tests++ == 0) {
         pthread_condattr_t attr;
         pthread_condattr_init(&attr);
@@ -46,7 +44,6 @@ int test_setup(void **state)
 
 int test_teardown(void **state)
 {
-    (void)state;
     alarm(0);
     board_lock();
     const unsigned noted = notes;
@@ -94,21 +91,21 @@ bool board_wait(int64_t deadline_ms)
     return true;
 }
 
-void gate_pass(struct gate *gate)
+void latch_await(struct latch *latch)
 {
     board_lock();
-    gate->waiting++;
+    latch->waiting++;
     board_unlock();
-    EXPECT(WITHIN(TIMEOUT_MS, gate->open));
+    EXPECT(WITHIN(TIMEOUT_MS, latch->open));
     board_lock();
-    gate->waiting--;
+    latch->waiting--;
     board_unlock();
 }
 
-void gate_open(struct gate *gate)
+void latch_open(struct latch *latch)
 {
     board_lock();
-    gate->open = true;
+    latch->open = true;
     board_unlock();
 }
 
@@ -220,11 +217,11 @@ static void execute(void *user, void (*function)(void *arg), void *arg)
     *executor->last = job;
     executor->last = &job->next;
     executor->given++;
-    struct gate *gate = executor->blocks;
+    struct latch *latch = executor->blocks;
     executor->blocks = NULL;
     board_unlock();
-    if (gate)
-        gate_pass(gate);
+    if (latch)
+        latch_await(latch);
 }
 
 simba_client *client_open_executor(struct executor *executor)
@@ -282,6 +279,59 @@ void executor_end(struct executor *executor)
     board_unlock();
     for (size_t i = 0; i < COUNT_OF(executor->workers); i++)
         runner_join(&executor->workers[i]);
+}
+
+/* --- stores ------------------------------------------------------------------------------------- */
+
+void *stub_opened;
+simba_host *stub_host;
+
+static int stub_init(void *self, simba_host *host, const simba_url *store, simba_error *err)
+{
+    stub_opened = self;
+    stub_host = host;
+    return 0;
+}
+
+static void stub_expire(void *self, simba_request *request)
+{
+    abort();
+}
+
+static void stub_nothing(void *self)
+{
+}
+
+static int stub_watch(void *self, simba_watch *watch)
+{
+    return 0;
+}
+
+static void stub_unwatch(void *self, simba_watch *watch)
+{
+}
+
+static void stub_close(void *self)
+{
+    stub_host->closed(stub_host);
+}
+
+int stub_register(simba_backend table)
+{
+    static const char *const keys[] = {NULL};
+    table.size = sizeof table;
+    table.version = SIMBA_BACKEND_VERSION;
+    table.keys = keys;
+    table.instance_size = table.instance_size ? table.instance_size : 1;
+    table.init = stub_init;
+    table.expire = table.expire ? table.expire : stub_expire;
+    table.flush = stub_nothing;
+    table.watch = table.watch ? table.watch : stub_watch;
+    table.unwatch = table.unwatch ? table.unwatch : stub_unwatch;
+    table.woken = table.woken ? table.woken : stub_nothing;
+    table.close = stub_close;
+    table.fini = stub_nothing;
+    return simba_backend_register(&table);
 }
 
 /* --- players ------------------------------------------------------------------------------------ */
@@ -347,7 +397,6 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 static void on_changed(simba_contender *contender, const simba_state *state, void *user)
 {
     struct player *player = user;
-    (void)contender;
     begin(player);
     EXPECT(simba_state_changed(state));
     board_lock();

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <simba.h>
+#include <simba/backend.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,13 +62,13 @@ void note_failure(const char *file, int line, const char *text);
 
 #define assert_rc(expected, call) assert_string_equal(simba_error_name(call), simba_error_name(expected))
 
-/* Callbacks that dawdle wait at a gate. Passing one that never opens is noted as a failure. */
-struct gate {
+/* Callbacks that dawdle wait at a latch. Passing one that never opens is noted as a failure. */
+struct latch {
     bool open;
     unsigned waiting;
 };
-void gate_pass(struct gate *gate);
-void gate_open(struct gate *gate);
+void latch_await(struct latch *latch);
+void latch_open(struct latch *latch);
 
 struct runner {
     pthread_t thread;
@@ -99,7 +100,7 @@ struct executor {
     struct job *first, **last;
     unsigned given, taken;
     bool over;
-    struct gate *blocks; /* the next call of the executor itself waits here */
+    struct latch *blocks; /* the next call of the executor itself waits here */
     struct runner workers[3];
 };
 simba_client *client_open_executor(struct executor *executor);
@@ -108,6 +109,12 @@ bool executor_run(struct executor *executor);
 /* Have three threads take jobs. End: when there are none left. */
 void executor_start(struct executor *executor);
 void executor_end(struct executor *executor);
+
+/* A store of the test's own: register its table with all that is left out, which is the least that a store may do. It answers at
+ * once. The latest that was opened, and its host. */
+int stub_register(simba_backend table);
+extern void *stub_opened;
+extern simba_host *stub_host;
 
 /* How many entries a directory has, such as /proc/self/fd. */
 unsigned entries_of(const char *directory);
@@ -125,7 +132,7 @@ struct player {
     void (*in_changed)(struct player *player);
     void *user;
     struct player *other;
-    struct gate gate;
+    struct latch latch;
 
     /* On the board. */
     unsigned acquired, released, changed;

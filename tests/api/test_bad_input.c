@@ -100,22 +100,14 @@ static void refuse_observer(const char *mutex, const simba_observer_options *opt
 
 static void no_work(simba_run *run, void *user)
 {
-    (void)run;
-    (void)user;
 }
 
 static void no_news(simba_observer *observer, const simba_state *state, void *user)
 {
-    (void)observer;
-    (void)state;
-    (void)user;
 }
 
 static void no_executor(void *user, void (*run)(void *arg), void *arg)
 {
-    (void)user;
-    (void)run;
-    (void)arg;
 }
 
 static simba_scheduler_options scheduler_options(void)
@@ -162,7 +154,6 @@ static void bad_mutex_names(void **state)
         "",      " ",        "   ",          " front",           "back ",    "\t",           "a\nb", "\x7f", "\xff",
         "a\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xf0\x9f\x92",
     };
-    (void)state;
     refuse_mutex(NULL, "mutex name is NULL");
     for (size_t i = 0; i < COUNT_OF(names); i++)
         refuse_mutex(names[i], "mutex name");
@@ -176,7 +167,6 @@ static void bad_mutex_names(void **state)
 /* Characters are counted, not bytes: 66 of the widest are fine, and come out as they went in. */
 static void longest_mutex_name(void **state)
 {
-    (void)state;
     simba_contender *contender;
     const char *name = repeated("🦁", SIMBA_MUTEX_MAX);
     assert_int_equal(strlen(name), SIMBA_MUTEX_BYTES);
@@ -191,7 +181,6 @@ static void bad_ids(void **state)
     static const char *const ids[] = {"",   " ",    " front", "back ", "\r",       "a\x01",
                                       "@@", "a@@b", "a@@",    "\xff",  "\xe2\x82", "\xed\xbf\xbf"};
     char *tables[COUNT_OF(ids) + 2];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ids); i++)
         tables[i] = strdup(ids[i]);
     tables[COUNT_OF(ids)] = strdup(repeated("x", SIMBA_ID_MAX + 1));
@@ -211,7 +200,6 @@ static void bad_ids(void **state)
 /* The longest id, and ones with single separators, are fine; strings that were passed in are copied. */
 static void good_ids(void **state)
 {
-    (void)state;
     char ids[3][SIMBA_ID_MAX + 1] = {"1:2@10.0.0.1", "@", ""};
     strcpy(ids[2], repeated("x", SIMBA_ID_MAX));
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
@@ -279,7 +267,6 @@ static simba_timing timing_of(const struct bad_timing *bad)
 /* Every duration has a range, at every level at which it can be set. */
 static void bad_timing(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(bad_timings); i++) {
         const struct bad_timing *bad = &bad_timings[i];
         simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
@@ -297,7 +284,6 @@ static void bad_timing(void **state)
 /* What a contender inherits counts too: a margin that fits the client's lease may not fit the contender's. */
 static void margin_that_does_not_fit(void **state)
 {
-    (void)state;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.timing.stop_margin_ms = 2000;
     simba_client *careful = client_open(&options);
@@ -312,7 +298,6 @@ static void margin_that_does_not_fit(void **state)
 /* The extremes of the ranges are not beyond them. */
 static void extreme_timing(void **state)
 {
-    (void)state;
     const simba_timing good[] = {
         lease(SIMBA_TTL_MIN_MS, 0),
         lease(SIMBA_LEASE_MAX_MS, 0),
@@ -366,29 +351,14 @@ static void bad_urls(void **state)
         {"memory://x%0", "escape"},
         {"memory://x%00y", "escape"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         refuse_open(bad[i].url, NULL, SIMBA_EURL, bad[i].culprit);
-}
-
-/* Neither a very long URL nor one with very many settings harms anybody. */
-static void huge_urls(void **state)
-{
-    static char url[100000] = "memory://";
-    (void)state;
-    memset(url + 9, 'x', 20000);
-    refuse_open(url, NULL, SIMBA_EURL, "long");
-    strcpy(url, "memory://x?");
-    for (int i = 0; i < 100; i++)
-        sprintf(url + strlen(url), "k%d=1&", i);
-    refuse_open(url, NULL, SIMBA_EURL, "URL");
 }
 
 /* A setting of the URL that is out of range is an error of the URL. */
 static void url_settings_out_of_range(void **state)
 {
     static const char *const urls[] = {"memory://x?ttl=1ms", "memory://x?ttl=0s", "memory://x?ttl=200000h"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++)
         refuse_open(urls[i], NULL, SIMBA_EURL, "ttl");
     refuse_open("memory://x?stop-margin=10s", NULL, SIMBA_EURL, "stop margin");
@@ -397,7 +367,6 @@ static void url_settings_out_of_range(void **state)
 /* The URL and the program may not contradict each other; to say the same is no contradiction. */
 static void contradictions(void **state)
 {
-    (void)state;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.timing.ttl_ms = 6000;
     refuse_open("memory://x?ttl=5s", &options, SIMBA_EURL, "ttl");
@@ -412,7 +381,6 @@ static void contradictions(void **state)
  * is told from a store that nobody has heard of. */
 static void store_not_built(void **state)
 {
-    (void)state;
     static const struct {
         const char *scheme, *option;
     } left_out[] = {
@@ -464,7 +432,6 @@ static void bad_client_options(void **state)
         change;                                                                                                        \
         refuse_open(store_url(), &options, SIMBA_EINVAL, culprit);                                                     \
     } while (0)
-    (void)state;
     WITH(options.dispatch = (simba_dispatch)3, "dispatch");
     WITH(options.dispatch = (simba_dispatch)-1, "dispatch");
     WITH(options.dispatch = SIMBA_DISPATCH_EXECUTOR, "executor");
@@ -493,7 +460,6 @@ static void bad_scheduler_options(void **state)
         change;                                                                                                        \
         refuse_scheduler("m", &options, SIMBA_EINVAL, culprit);                                                        \
     } while (0)
-    (void)state;
     refuse_scheduler("m", NULL, SIMBA_EINVAL, "work");
     WITH(options.work = NULL, "work");
     WITH(options.period_ms = 0, "period_ms");
@@ -517,7 +483,6 @@ static void bad_observer_options(void **state)
         change;                                                                                                        \
         refuse_observer("m", &options, SIMBA_EINVAL, culprit);                                                         \
     } while (0)
-    (void)state;
     refuse_observer("m", NULL, SIMBA_EINVAL, "on_changed");
     WITH(options.on_changed = NULL, "on_changed");
     WITH(options.poll_ms = 0, "poll_ms");
@@ -530,7 +495,6 @@ static void bad_observer_options(void **state)
 /* The longest poll interval and period are usable, although ten times ten years is beyond any clock. */
 static void extreme_intervals(void **state)
 {
-    (void)state;
     simba_observer_options observing = observer_options();
     observing.poll_ms = SIMBA_LEASE_MAX_MS;
     simba_observer *observer;
@@ -550,7 +514,6 @@ static void extreme_intervals(void **state)
 /* Only -1 means for ever; the longest timeout does not overflow. */
 static void bad_timeouts(void **state)
 {
-    (void)state;
     simba_locker *locker;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
     REFUSED(SIMBA_EINVAL, "timeout_ms", simba_locker_acquire(locker, -2, err));
@@ -564,7 +527,6 @@ static void bad_timeouts(void **state)
 /* A NULL where a handle belongs is an error, never a crash. */
 static void null_handles(void **state)
 {
-    (void)state;
     simba_contender *contender = UNTOUCHED;
     simba_locker *locker = UNTOUCHED;
     simba_scheduler *scheduler = UNTOUCHED;
@@ -635,7 +597,6 @@ static void null_handles(void **state)
 /* A NULL where the answer should go is an error too. */
 static void null_answers(void **state)
 {
-    (void)state;
     const simba_scheduler_options scheduling = scheduler_options();
     const simba_observer_options observing = observer_options();
     REFUSED(SIMBA_EINVAL, "ret_contender", simba_contender_new(client, "m", NULL, err, NULL));
@@ -659,7 +620,6 @@ static void null_answers(void **state)
 /* Destructors take NULL. */
 static void null_destructors(void **state)
 {
-    (void)state;
     assert_rc(0, simba_client_close(NULL));
     simba_contender_free(NULL);
     simba_locker_free(NULL);
@@ -672,7 +632,6 @@ static void null_destructors(void **state)
 /* The predicates take NULL for "nobody". */
 static void null_values(void **state)
 {
-    (void)state;
     const simba_owner nobody = {0};
     assert_true(simba_owner_is_none(NULL));
     assert_true(simba_owner_is_none(&nobody));
@@ -687,92 +646,9 @@ static void null_values(void **state)
     assert_false(simba_state_released(NULL, "x"));
 }
 
-/* A duration is a number and a unit. */
-static void durations(void **state)
-{
-    static const char *const bad[] = {"",
-                                      "s",
-                                      "10",
-                                      "10 s",
-                                      " 10s",
-                                      "10s ",
-                                      "1.5ms",
-                                      "-1s",
-                                      "+1s",
-                                      "1e3s",
-                                      "10S",
-                                      "1d",
-                                      "0x10s",
-                                      "1s1s",
-                                      "9223372036854775808ms",
-                                      "9223372036854775807s"};
-    static const struct {
-        const char *text;
-        int64_t ms;
-    } good[] = {{"0ms", 0},      {"500ms", 500}, {"10s", 10000}, {"2m", 120000},
-                {"1h", 3600000}, {"007s", 7000}, {"1.5s", 1500}, {"9223372036854775807ms", INT64_MAX}};
-    (void)state;
-    int64_t ms = 42;
-    assert_rc(SIMBA_EINVAL, simba_duration_parse(NULL, &ms));
-    for (size_t i = 0; i < COUNT_OF(bad); i++)
-        assert_rc(SIMBA_EINVAL, simba_duration_parse(bad[i], &ms));
-    assert_int_equal(ms, 42);
-    for (size_t i = 0; i < COUNT_OF(good); i++) {
-        assert_rc(0, simba_duration_parse(good[i].text, &ms));
-        assert_int_equal(ms, good[i].ms);
-    }
-}
-
-/* Every code has its own number, name and words, and unknown values have a name too. */
-static void names_of_values(void **state)
-{
-    (void)state;
-    int before = 0;
-#define CHECK(name, number, text)                                                                                      \
-    assert_int_equal(SIMBA_##name, (number));                                                                          \
-    assert_string_equal(simba_error_name(number), "SIMBA_" #name);                                                     \
-    assert_string_equal(simba_error_text(number), text);                                                               \
-    assert_true((number) < before);                                                                                    \
-    before = (number);
-    SIMBA_ERRORS(CHECK)
-#undef CHECK
-    assert_string_equal(simba_error_name(-1000), "SIMBA_E?");
-    assert_string_equal(simba_error_text(-1000), "unknown error");
-    assert_string_equal(simba_error_name(1), "SIMBA_E?");
-#define CHECK(name, text) assert_string_equal(simba_reason_name(SIMBA_REASON_##name), text);
-    SIMBA_REASONS(CHECK)
-#undef CHECK
-    assert_non_null(simba_reason_name((simba_reason)99));
-    assert_non_null(simba_status_name((simba_status)99));
-    for (int status = SIMBA_STATUS_INITIAL; status <= SIMBA_STATUS_STOPPING; status++)
-        assert_true(strlen(simba_status_name((simba_status)status)) > 0);
-    assert_string_equal(simba_version(), "0.1.0");
-}
-
-/* Generated ids differ, are valid ids, and have the documented forms. */
-static void generated_ids(void **state)
-{
-    (void)state;
-    char hosts[2][SIMBA_ID_MAX + 1];
-    char uuids[2][SIMBA_ID_MAX + 1];
-    for (int i = 0; i < 2; i++) {
-        char host[33], number[33];
-        long pid;
-        simba_id_host(hosts[i]);
-        assert_int_equal(3, sscanf(hosts[i], "%32[^.].%ld.%32s", host, &pid, number));
-        assert_int_equal(getpid(), pid);
-        assert_rc(0, simba_id_uuid(uuids[i]));
-        assert_int_equal(32, strlen(uuids[i]));
-        assert_int_equal(32, strspn(uuids[i], "0123456789abcdef"));
-    }
-    assert_string_not_equal(hosts[0], hosts[1]);
-    assert_string_not_equal(uuids[0], uuids[1]);
-}
-
 /* An allocator is three functions or none. */
 static void half_an_allocator(void **state)
 {
-    (void)state;
     assert_rc(SIMBA_EINVAL, simba_set_allocator(malloc, NULL, NULL));
     assert_rc(SIMBA_EINVAL, simba_set_allocator(malloc, realloc, NULL));
     assert_rc(SIMBA_EINVAL, simba_set_allocator(NULL, NULL, free));
@@ -791,7 +667,7 @@ int main(void)
         BAD_INPUT(margin_that_does_not_fit),
         BAD_INPUT(extreme_timing),
         BAD_INPUT(bad_urls),
-        BAD_INPUT(huge_urls),
+
         BAD_INPUT(url_settings_out_of_range),
         BAD_INPUT(contradictions),
         BAD_INPUT(store_not_built),
@@ -804,9 +680,7 @@ int main(void)
         BAD_INPUT(null_answers),
         BAD_INPUT(null_destructors),
         BAD_INPUT(null_values),
-        BAD_INPUT(durations),
-        BAD_INPUT(names_of_values),
-        BAD_INPUT(generated_ids),
+
         BAD_INPUT(half_an_allocator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ static void close_inside(struct player *player)
 
 static void dawdle(struct player *player)
 {
-    gate_pass(&player->gate);
+    latch_await(&player->latch);
 }
 
 /* --- opening -------------------------------------------------------------------------------------- */
@@ -24,7 +24,6 @@ static void dawdle(struct player *player)
 /* The URL is shown as it was given, but for a password. */
 static void shown_url(void **state)
 {
-    (void)state;
     static const struct {
         const char *given, *shown;
     } urls[] = {
@@ -46,7 +45,6 @@ static void shown_url(void **state)
 /* A password is in no error either. */
 static void no_password_in_errors(void **state)
 {
-    (void)state;
     static const char *const urls[] = {"nosuch://me:secret@x",    "memory://me:secret@x?bogus=1",
                                        "memory://me:secret@",     "memory://me:secret@x?ttl=5",
                                        "memory://me:secret@x%zz", "memory://me:secret%@x"};
@@ -61,7 +59,6 @@ static void no_password_in_errors(void **state)
 /* The URL's settings are those of the contenders, which may have their own. */
 static void settings_are_inherited(void **state)
 {
-    (void)state;
     char url[128];
     snprintf(url, sizeof url, "%s?ttl=5s&transition=1s", store_url());
     simba_client *client;
@@ -85,7 +82,6 @@ static void settings_are_inherited(void **state)
 /* Without a URL the environment is asked; an explicit one wins over it; a bad one is an error. */
 static void url_from_the_environment(void **state)
 {
-    (void)state;
     simba_client *client;
     assert_int_equal(0, setenv("SIMBA_URL", "memory://environment", 1));
     assert_rc(0, simba_client_open(NULL, NULL, NULL, &client));
@@ -136,16 +132,12 @@ static int open_default(const char *xdg_state_home, const char *home, const char
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)
 {
-    (void)status;
-    (void)type;
-    (void)place;
     return remove(path);
 }
 
 /* The embedded store of this user: under XDG_STATE_HOME, or HOME; never a relative path; whatever characters. */
 static void default_store(void **state)
 {
-    (void)state;
     char home[] = "/tmp/simba-home-XXXXXX";
     assert_non_null(mkdtemp(home));
     assert_int_equal(0, chmod(home, 0777));
@@ -181,7 +173,6 @@ static void default_store(void **state)
 /* Many clients share a store by its name; another name is another store. */
 static void many_clients_on_one_store(void **state)
 {
-    (void)state;
     enum { CLIENTS = 20 };
     simba_client *clients[CLIENTS];
     struct player *players[CLIENTS];
@@ -225,7 +216,6 @@ static void close_it(void *arg)
 /* close gives back after on_released has returned, and not before. */
 static void close_waits_for_callbacks(void **state)
 {
-    (void)state;
     simba_client *other = client_open(NULL);
     simba_client *client = client_open(NULL);
     const simba_timing timing = lease(60, 5000);
@@ -237,7 +227,7 @@ static void close_waits_for_callbacks(void **state)
     assert_rc(0, simba_contender_start(next->contender));
     struct runner runner;
     runner_start(&runner, close_it, client);
-    AWAIT(slow->gate.waiting == 1);
+    AWAIT(slow->latch.waiting == 1);
     const uint64_t renewals = client_stats(client).renewals;
     AWAIT(client_stats(client).renewals >= renewals + 3);
     assert_int_equal(0, next->acquired);
@@ -246,7 +236,7 @@ static void close_waits_for_callbacks(void **state)
     simba_contender *late;
     assert_rc(SIMBA_ECLOSED, simba_contender_new(client, "m", NULL, NULL, &late));
     assert_rc(SIMBA_ECLOSED, simba_client_force_release(client, "m", NULL));
-    gate_open(&slow->gate);
+    latch_open(&slow->latch);
     runner_join(&runner);
     AWAIT(next->acquired == 1);
     player_free(slow);
@@ -256,7 +246,6 @@ static void close_waits_for_callbacks(void **state)
 
 static void work_closes(simba_run *run, void *user)
 {
-    (void)run;
     struct player *player = user;
     close_inside(player);
     board_lock();
@@ -266,15 +255,12 @@ static void work_closes(simba_run *run, void *user)
 
 static void observer_closes(simba_observer *observer, const simba_state *state, void *user)
 {
-    (void)observer;
-    (void)state;
     work_closes(NULL, user);
 }
 
 /* close inside a callback, of whatever kind, is refused, and nothing happened. */
 static void close_inside_a_callback(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     player->user = client;
@@ -317,7 +303,6 @@ static void close_other_client(struct player *player)
 /* Another client may be closed inside a callback. */
 static void close_another_client_inside_a_callback(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *victim = client_open(NULL);
     struct player *held = player_start(victim, "held");
@@ -336,7 +321,6 @@ static void close_another_client_inside_a_callback(void **state)
 /* After close a contender answers that its client is closed, or that it has nothing, and can be freed. */
 static void contenders_after_close(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *held = player_start(client, "m");
     AWAIT(held->leads);
@@ -387,14 +371,11 @@ struct actor {
 
 static void short_work(simba_run *run, void *user)
 {
-    (void)user;
     simba_run_sleep(run, 1);
 }
 
 static void short_look(simba_observer *observer, const simba_state *state, void *user)
 {
-    (void)state;
-    (void)user;
     simba_owner owner;
     const int rc = simba_observer_owner(observer, &owner);
     EXPECT(rc == 0);
@@ -511,7 +492,6 @@ static void close_in_the_middle(simba_dispatch form, unsigned seed)
  * owned, and everything can still be freed. The seeds are fixed. */
 static void close_in_the_middle_of_everything(void **state)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 8; seed++)
         close_in_the_middle(SIMBA_DISPATCH_POOL, seed);
 }
@@ -519,7 +499,6 @@ static void close_in_the_middle_of_everything(void **state)
 /* The same on the application's own loop. */
 static void close_in_the_middle_of_dispatching(void **state)
 {
-    (void)state;
     for (unsigned seed = 101; seed <= 106; seed++)
         close_in_the_middle(SIMBA_DISPATCH_FD, seed);
 }
@@ -527,7 +506,6 @@ static void close_in_the_middle_of_dispatching(void **state)
 /* The same with the application's executor. */
 static void close_in_the_middle_of_executing(void **state)
 {
-    (void)state;
     for (unsigned seed = 201; seed <= 206; seed++)
         close_in_the_middle(SIMBA_DISPATCH_EXECUTOR, seed);
 }
@@ -537,7 +515,6 @@ static void close_in_the_middle_of_executing(void **state)
 /* Two hundred clients later there are as many descriptors and threads as before. */
 static void nothing_leaks(void **state)
 {
-    (void)state;
     client_close(client_open(NULL)); /* what is made once is made now */
     const unsigned descriptors = entries_of("/proc/self/fd");
     const unsigned threads = entries_of("/proc/self/task");
@@ -560,7 +537,6 @@ static void nothing_leaks(void **state)
 /* What the library opens is closed in a program that is executed. */
 static void descriptors_are_not_inherited(void **state)
 {
-    (void)state;
     enum { ENOUGH = 256 };
     bool before[ENOUGH];
     unsigned more = 0;
@@ -580,65 +556,8 @@ static void descriptors_are_not_inherited(void **state)
 
 struct rows {
     unsigned count;
-    char names[8][SIMBA_MUTEX_BYTES + 1];
-    simba_owner owners[8];
-    int64_t now_ms;
-    pthread_t thread;
     simba_client *client;
 };
-
-static void note_row(const simba_listing *listing, void *user)
-{
-    struct rows *rows = user;
-    rows->thread = pthread_self();
-    if (simba_owner_is_none(listing->owner) || rows->count == COUNT_OF(rows->names))
-        return;
-    strcpy(rows->names[rows->count], listing->mutex);
-    rows->owners[rows->count++] = *listing->owner;
-    rows->now_ms = listing->now_ms;
-}
-
-static struct rows list(simba_client *client, const char *pattern)
-{
-    struct rows rows = {0};
-    assert_rc(0, simba_client_list(client, pattern, note_row, &rows, NULL));
-    return rows;
-}
-
-/* All mutexes in order, or those that match, on the calling thread, with owners whose times can be judged. */
-static void listing(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
-    assert_int_equal(0, list(client, NULL).count);
-    static const char *const names[] = {"zebra", "ant", "anteater", "bee"};
-    struct player *players[COUNT_OF(names)];
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        players[i] = player_start(i % 2 ? client : other, names[i]);
-        AWAIT(players[i]->leads);
-    }
-    struct rows rows = list(client, NULL);
-    assert_int_equal(4, rows.count);
-    assert_true(pthread_equal(pthread_self(), rows.thread));
-    assert_string_equal("ant", rows.names[0]);
-    assert_string_equal("anteater", rows.names[1]);
-    assert_string_equal("bee", rows.names[2]);
-    assert_string_equal("zebra", rows.names[3]);
-    assert_string_equal(simba_contender_id(players[1]->contender), rows.owners[0].id);
-    assert_int_equal(players[1]->token, rows.owners[0].token);
-    assert_true(simba_owner_in_ttl(&rows.owners[3], rows.now_ms));
-    assert_int_equal(2, list(other, "ant*").count);
-    assert_int_equal(2, list(other, "?e*").count);
-    assert_int_equal(1, list(other, "[yz]*").count);
-    assert_int_equal(0, list(other, "elephant").count);
-    assert_int_equal(4, list(other, "*").count);
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        player_free(players[i]);
-    assert_int_equal(0, list(other, NULL).count);
-    client_close(client);
-    client_close(other);
-}
 
 static void use_client_in_row(const simba_listing *listing, void *user)
 {
@@ -652,7 +571,6 @@ static void use_client_in_row(const simba_listing *listing, void *user)
 /* Inside `row` the client may be used: the store has answered before. */
 static void using_the_client_in_a_row(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
@@ -665,87 +583,7 @@ static void using_the_client_in_a_row(void **state)
     client_close(client);
 }
 
-/* force_release of what nobody owns names the mutex; of what somebody owns, frees it for the next. */
-static void forcing(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
-    simba_error err = {0};
-    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "the-mutex", &err));
-    assert_int_equal(SIMBA_ENOTFOUND, err.code);
-    assert_non_null(strstr(err.text, "the-mutex"));
-    simba_locker *locker;
-    assert_rc(0, simba_locker_new(other, "the-mutex", NULL, NULL, &locker));
-    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    assert_rc(0, simba_client_force_release(client, "the-mutex", &err));
-    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "the-mutex", NULL));
-    struct player *next = player_start(client, "the-mutex");
-    AWAIT(next->leads);
-    assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
-    assert_true(simba_contender_is_owner(next->contender));
-    simba_locker_free(locker);
-    player_free(next);
-    client_close(client);
-    client_close(other);
-}
-
 /* --- stats and log ---------------------------------------------------------------------------------- */
-
-static uint64_t count_of(const simba_histogram *histogram)
-{
-    uint64_t count = 0;
-    for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
-        count += histogram->buckets[i];
-    return count;
-}
-
-/* What the client counts. */
-static void stats(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_stats now = client_stats(client);
-    assert_int_equal(0, now.contenders + now.held + now.requests + now.grants + now.callbacks + now.errors);
-    struct player *held = player_start(client, "m");
-    AWAIT(held->leads);
-    struct player *waiter = player_start(client, "m");
-    simba_locker *locker;
-    assert_rc(0, simba_locker_new(client, "n", NULL, NULL, &locker));
-    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    now = client_stats(client);
-    assert_int_equal(3, now.contenders);
-    assert_int_equal(2, now.held);
-    assert_int_equal(1, now.waiting);
-    assert_int_equal(2, now.grants);
-    assert_int_equal(2, count_of(&now.wait));
-    assert_true(count_of(&now.acquire) >= 3);
-    assert_int_equal(0, count_of(&now.hold) + count_of(&now.release));
-    assert_true(now.requests >= 3);
-    assert_true(now.batches >= 1 && now.batches <= now.requests);
-    assert_true(now.callback_threads >= 1);
-    assert_rc(0, simba_client_force_release(client, "m", NULL));
-    AWAIT(client_stats(client).losses[SIMBA_REASON_REVOKED] == 1);
-    AWAIT(client_stats(client).held == 2);
-    player_free(held);
-    player_free(waiter);
-    assert_rc(0, simba_locker_release(locker, NULL));
-    now = client_stats(client);
-    assert_int_equal(1, now.contenders);
-    assert_int_equal(0, now.held);
-    assert_int_equal(0, now.waiting);
-    assert_int_equal(now.grants, now.losses[SIMBA_REASON_STOPPED] + now.losses[SIMBA_REASON_REVOKED]);
-    assert_int_equal(now.grants, count_of(&now.wait));
-    assert_int_equal(now.grants, count_of(&now.hold));
-    assert_true(count_of(&now.release) > 0);
-    assert_int_equal(0, now.errors);
-    assert_int_equal(held->acquired + held->released + held->changed + waiter->acquired + waiter->released +
-                         waiter->changed,
-                     now.callbacks);
-    simba_locker_free(locker);
-    assert_int_equal(0, client_stats(client).contenders);
-    client_close(client);
-}
 
 struct lines {
     unsigned count, revoked;
@@ -775,7 +613,6 @@ static void note_line(void *user, simba_log_level level, const char *text)
 /* The hook hears what a person should know, from the level on that was asked for. */
 static void log_hook(void **state)
 {
-    (void)state;
     for (int level = SIMBA_LOG_ERROR; level <= SIMBA_LOG_EVENT; level++) {
         struct lines lines = {0};
         simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
@@ -798,7 +635,6 @@ static void log_hook(void **state)
 /* What the options, the URL and the defaults come to, and the longest stop margin that is taken. */
 static void settings_are_told(void **state)
 {
-    (void)state;
     static const struct {
         const char *url;
         int64_t ttl_ms, transition_ms;
@@ -845,10 +681,9 @@ int main(void)
         TEST(close_in_the_middle_of_executing),
         TEST(nothing_leaks),
         TEST(descriptors_are_not_inherited),
-        TEST(listing),
+
         TEST(using_the_client_in_a_row),
-        TEST(forcing),
-        TEST(stats),
+
         TEST(log_hook),
         TEST(settings_are_told),
     };

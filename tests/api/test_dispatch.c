@@ -11,7 +11,7 @@ enum { MANY = 8 };
 
 static void dawdle(struct player *player)
 {
-    gate_pass(player->user ? player->user : &player->gate);
+    latch_await(player->user ? player->user : &player->latch);
 }
 
 /* --- the pool ----------------------------------------------------------------------------------- */
@@ -19,24 +19,23 @@ static void dawdle(struct player *player)
 /* Different contenders are told in parallel: all of them can be inside at once, so the pool grows with them. */
 static void pool_grows_while_callbacks_block(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *players[MANY];
-    struct gate gate = {0};
+    struct latch latch = {0};
     for (int i = 0; i < MANY; i++) {
         char mutex[16];
         snprintf(mutex, sizeof mutex, "m%d", i);
         players[i] = player_new(client, mutex, NULL, NULL);
         players[i]->in_acquired = dawdle;
-        players[i]->user = &gate;
+        players[i]->user = &latch;
         assert_rc(0, simba_contender_start(players[i]->contender));
     }
-    AWAIT(gate.waiting == MANY);
+    AWAIT(latch.waiting == MANY);
     assert_true(client_stats(client).callback_threads >= MANY);
     for (int i = 0; i < MANY; i++)
         for (int j = 0; j < i; j++)
             assert_false(pthread_equal(players[i]->thread, players[j]->thread));
-    gate_open(&gate);
+    latch_open(&latch);
     for (int i = 0; i < MANY; i++)
         player_free(players[i]);
     client_close(client);
@@ -45,24 +44,23 @@ static void pool_grows_while_callbacks_block(void **state)
 /* The pool does not grow past its limit, and whoever found no thread is told when one is free. */
 static void pool_keeps_its_limit(void **state)
 {
-    (void)state;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.max_callback_threads = 2;
     simba_client *client = client_open(&options);
     struct player *players[MANY];
-    struct gate gate = {0};
+    struct latch latch = {0};
     for (int i = 0; i < MANY; i++) {
         char mutex[16];
         snprintf(mutex, sizeof mutex, "m%d", i);
         players[i] = player_new(client, mutex, NULL, NULL);
         players[i]->in_acquired = dawdle;
-        players[i]->user = &gate;
+        players[i]->user = &latch;
         assert_rc(0, simba_contender_start(players[i]->contender));
     }
-    AWAIT(gate.waiting == 2);
-    assert_false(WITHIN(50, gate.waiting > 2));
+    AWAIT(latch.waiting == 2);
+    assert_false(WITHIN(50, latch.waiting > 2));
     assert_int_equal(2, client_stats(client).callback_threads);
-    gate_open(&gate);
+    latch_open(&latch);
     for (int i = 0; i < MANY; i++)
         AWAIT(players[i]->acquired == 1);
     for (int i = 0; i < MANY; i++)
@@ -70,31 +68,9 @@ static void pool_keeps_its_limit(void **state)
     client_close(client);
 }
 
-/* A slow callback delays neither another mutex nor its own renewals. */
-static void slow_callback_delays_nobody(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    const simba_timing timing = lease(60, 5000);
-    struct player *slow = player_new(client, "slow", NULL, &timing);
-    slow->in_acquired = dawdle;
-    assert_rc(0, simba_contender_start(slow->contender));
-    AWAIT(slow->gate.waiting == 1);
-    struct player *quick = player_start(client, "quick");
-    AWAIT(quick->acquired == 1);
-    AWAIT(client_stats(client).renewals >= 4);
-    assert_true(simba_contender_is_owner(slow->contender));
-    assert_int_equal(0, client_stats(client).losses[SIMBA_REASON_EXPIRED]);
-    gate_open(&slow->gate);
-    player_free(slow);
-    player_free(quick);
-    client_close(client);
-}
-
 /* stop runs on_released on its own thread, when nothing of the contender runs elsewhere. */
 static void stop_tells_on_its_own_thread(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
     AWAIT(player->acquired == 1 && !player->in_callback);
@@ -125,7 +101,6 @@ static void force_again_and_again(void *arg)
 /* Callbacks are serial and alternate however fast leadership comes and goes. */
 static void churn_keeps_the_order(void **state)
 {
-    (void)state;
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
     struct player *players[4];
     for (int i = 0; i < 4; i++)
@@ -175,7 +150,6 @@ static void expect_another_token(struct player *player)
  * is the first to go on: a timer that would find out may come second. */
 static void nobody_is_told_of_a_lapsed_lease(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     const simba_timing timing = lease(60, 60);
     for (int i = 0; i < 5; i++) {
@@ -198,7 +172,6 @@ static void nobody_is_told_of_a_lapsed_lease(void **state)
 /* The descriptor is readable while callbacks wait and not otherwise; nothing runs before it is asked to. */
 static void fd_tells_when_callbacks_wait(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     assert_false(readable(client, 0));
     assert_int_equal(0, simba_client_dispatch(client));
@@ -227,7 +200,6 @@ static void start_other(struct player *player)
 /* What a callback makes ready is run or left to be polled for: the descriptor never cries wolf. */
 static void fd_is_quiet_after_dispatch(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *first = player_new(client, "first", NULL, NULL);
     struct player *second = player_new(client, "second", NULL, NULL);
@@ -249,7 +221,6 @@ static void look_at_fd(struct player *player)
 /* It is readable as long as somebody waits, also while another callback runs: another thread may poll it. */
 static void fd_stays_readable_while_others_wait(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *first = player_new(client, "first", NULL, NULL);
     struct player *second = player_new(client, "second", NULL, NULL);
@@ -277,7 +248,6 @@ static void start_players(void *arg)
 /* Everything runs on the dispatching thread, whoever caused it. */
 static void fd_runs_on_the_dispatching_thread(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *players[MANY];
     for (int i = 0; i < MANY; i++) {
@@ -302,7 +272,6 @@ static void fd_runs_on_the_dispatching_thread(void **state)
 /* The thread that dispatches may stop and free without dispatching. What nobody was told of is not told any more. */
 static void fd_stop_without_dispatching(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *told = player_start(client, "told");
     DISPATCH_UNTIL(client, told->acquired == 1);
@@ -327,7 +296,6 @@ static void fd_stop_without_dispatching(void **state)
 /* The same for close, with one that was told, one that was not, and one that waits. */
 static void fd_close_without_dispatching(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *told = player_start(client, "told");
     DISPATCH_UNTIL(client, told->acquired == 1);
@@ -344,20 +312,16 @@ static void fd_close_without_dispatching(void **state)
 
 static void count_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
-    (void)contender;
-    (void)state;
     ++*(int *)user;
 }
 
 static void count_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
-    (void)reason;
     count_acquired(contender, state, user);
 }
 
 static void count_work(simba_run *run, void *user)
 {
-    (void)run;
     ++*(int *)user;
 }
 
@@ -376,7 +340,6 @@ static void dispatch_counted(simba_client *client, const int *ran, int wanted)
 /* dispatch answers how many callbacks it ran: those that are not there do not count, two that run together do. */
 static void fd_counts_callbacks(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     int ran = 0;
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
@@ -422,7 +385,6 @@ static void dispatch_inside(struct player *player)
 /* dispatch may be called inside a callback: others get on, and the one that is inside is not told anything new. */
 static void fd_dispatch_inside_a_callback(void **state)
 {
-    (void)state;
     simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *outer = player_new(client, "outer", NULL, NULL);
     struct player *inner = player_new(client, "inner", NULL, NULL);
@@ -440,7 +402,6 @@ static void fd_dispatch_inside_a_callback(void **state)
 /* fd and dispatch belong to one form. */
 static void fd_of_other_forms(void **state)
 {
-    (void)state;
     simba_client *pool = client_open(NULL);
     assert_rc(SIMBA_ESTATE, simba_client_fd(pool));
     assert_rc(SIMBA_ESTATE, simba_client_dispatch(pool));
@@ -457,7 +418,6 @@ static void fd_of_other_forms(void **state)
 /* Each run is called exactly once by three workers, and callbacks are still serial per contender. */
 static void executor_with_many_threads(void **state)
 {
-    (void)state;
     struct executor executor;
     simba_client *client = client_open_executor(&executor);
     simba_client *other = client_open(NULL);
@@ -482,7 +442,6 @@ static void executor_with_many_threads(void **state)
 /* A run that comes late, after the contender was stopped and freed, and even after close, finds nothing to do. */
 static void executor_outlives_the_contender(void **state)
 {
-    (void)state;
     struct executor executor;
     simba_client *client = client_open_executor(&executor);
     struct player *untold = player_start(client, "untold");
@@ -516,7 +475,6 @@ static void executor_outlives_the_contender(void **state)
 /* A contender that was helped along while its run was still to come, and then needs a run again, gets one. */
 static void executor_run_serves_a_later_time(void **state)
 {
-    (void)state;
     struct executor executor;
     simba_client *client = client_open_executor(&executor);
     struct player *player = player_start(client, "m");
@@ -541,7 +499,6 @@ static void stop_other(struct player *player)
 /* An executor on a single thread, which is also the one that starts, stops and closes, does not wait for itself. */
 static void executor_on_a_single_thread(void **state)
 {
-    (void)state;
     struct executor executor;
     simba_client *client = client_open_executor(&executor);
     struct player *first = player_start(client, "first");
@@ -583,9 +540,8 @@ static void stop_self(struct player *player)
  * ready, the run is called, the client closed and everything freed. */
 static void executor_that_blocks_while_the_client_closes(void **state)
 {
-    (void)state;
     struct executor executor;
-    struct gate gate = {0};
+    struct latch latch = {0};
     simba_client *client = client_open_executor(&executor);
     struct player *leader = player_new(client, "m", NULL, NULL);
     leader->in_acquired = stop_self;
@@ -600,12 +556,12 @@ static void executor_that_blocks_while_the_client_closes(void **state)
     assert_rc(0, simba_contender_start(waiter));
     assert_int_equal(1, executor.given);
     board_lock();
-    executor.blocks = &gate;
+    executor.blocks = &latch;
     board_unlock();
     /* This thread tells the leader, which stops, which frees the mutex for the waiter, whose run it then hands over. */
     struct runner worker;
     runner_start(&worker, run_one, &executor);
-    AWAIT(gate.waiting == 1);
+    AWAIT(latch.waiting == 1);
     assert_true(executor_run(&executor));
     assert_int_equal(1, told);
     client_close(client);
@@ -613,7 +569,7 @@ static void executor_that_blocks_while_the_client_closes(void **state)
     simba_contender_free(waiter);
     while (executor_run(&executor)) {
     }
-    gate_open(&gate);
+    latch_open(&latch);
     runner_join(&worker);
     while (executor_run(&executor)) {
     }
@@ -625,7 +581,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pool_grows_while_callbacks_block),
         TEST(pool_keeps_its_limit),
-        TEST(slow_callback_delays_nobody),
+
         TEST(stop_tells_on_its_own_thread),
         TEST(churn_keeps_the_order),
         TEST(nobody_is_told_of_a_lapsed_lease),

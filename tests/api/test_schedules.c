@@ -13,14 +13,13 @@ struct ledger {
     bool cut_short[RUNS_MAX];
     uint64_t tokens[RUNS_MAX];
     void (*in_run)(struct ledger *ledger, simba_run *run, unsigned number); /* may be NULL */
-    struct gate gate;
+    struct latch latch;
 };
 
 static struct ledger ledger; /* of the test that runs */
 
 static void work(simba_run *run, void *user)
 {
-    (void)user;
     board_lock();
     const unsigned i = ledger.runs++;
     ledger.due_ms[i % RUNS_MAX] = simba_run_due_at_ms(run);
@@ -87,7 +86,6 @@ static simba_schedule_info info_of(simba_client *client)
  * record, which it does not change. */
 static void take_over_does_not_repeat(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     const simba_scheduler_options options = every(3600000);
     simba_scheduler *first = scheduler_start(client, &options);
@@ -111,63 +109,14 @@ static void take_over_does_not_repeat(void **state)
     client_close(client);
 }
 
-static void until_told(struct ledger *l, simba_run *run, unsigned number)
-{
-    (void)l;
-    if (number == 0)
-        EXPECT(simba_run_sleep(run, INT64_MAX));
-}
-
-/* The first run is cut short by an administrator. At most once: the next is due in an hour, and there is none. At least once: it
- * is run again, and told so. */
-static void cut_short(void **state, simba_guarantee guarantee)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    simba_scheduler_options options = every(3600000);
-    options.guarantee = guarantee;
-    ledger.in_run = until_told;
-    simba_scheduler *first = scheduler_start(client, &options);
-    AWAIT(ledger.runs == 1);
-    simba_client *other = client_open(NULL);
-    assert_rc(0, simba_client_force_release(other, "m", NULL));
-    AWAIT(ledger.ended >= 1);
-    if (guarantee == SIMBA_AT_LEAST_ONCE) {
-        AWAIT(ledger.ended == 2);
-        assert_int_equal(ledger.due_ms[1], ledger.due_ms[0]);
-        assert_true(ledger.cut_short[1] && !ledger.cut_short[0]);
-        assert_true(ledger.tokens[1] > ledger.tokens[0]);
-        AWAIT(info_of(other).ended_at_ms != 0);
-    } else {
-        AWAIT(simba_scheduler_is_leader(first)); /* again */
-        assert_int_equal(info_of(other).ended_at_ms, 0);
-    }
-    simba_scheduler_free(first);
-    assert_int_equal(ledger.runs, guarantee == SIMBA_AT_LEAST_ONCE ? 2 : 1);
-    client_close(other);
-    client_close(client);
-}
-
-static void at_most_once(void **state)
-{
-    cut_short(state, SIMBA_AT_MOST_ONCE);
-}
-
-static void at_least_once(void **state)
-{
-    cut_short(state, SIMBA_AT_LEAST_ONCE);
-}
-
 static void fail_twice(struct ledger *l, simba_run *run, unsigned number)
 {
-    (void)l;
     simba_run_finish(run, number < 1 ? 42 : 0);
 }
 
 /* A failure is noted for everybody to see, and with at least once it is run again after a pause. */
 static void failures_are_repeated(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(3600000);
     options.guarantee = SIMBA_AT_LEAST_ONCE;
@@ -188,7 +137,6 @@ static void failures_are_repeated(void **state)
 
 static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
 {
-    (void)l;
     simba_note note = SIMBA_NOTE_INIT;
     simba_error err = {0};
     char text[32];
@@ -207,7 +155,6 @@ static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
 /* The note of the work lies behind the record, and neither harms the other. */
 static void the_work_has_a_note_too(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     const simba_scheduler_options options = every(30);
     ledger.in_run = note_checkpoint;
@@ -223,7 +170,6 @@ static void the_work_has_a_note_too(void **state)
 /* A note that another has put there is kept; one that claims to be a record and is none stops the schedule. */
 static void damaged_records_stop_the_schedule(void **state)
 {
-    (void)state;
     static const char bad[] = "simba-schedule 1 anchor=?\n";
     simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
@@ -241,63 +187,8 @@ static void damaged_records_stop_the_schedule(void **state)
     client_close(client);
 }
 
-/* A due time that comes every 20 ms, three schedulers, and the one that leads is robbed of it again and again, in the middle of
- * runs too: every due time is run once, and none is left out. */
-static void dawdle(struct ledger *l, simba_run *run, unsigned number)
-{
-    (void)l;
-    if (number % 7 == 3)
-        simba_run_sleep(run, 15);
-    simba_run_finish(run, 0);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const int64_t left = *(const int64_t *)a;
-    const int64_t right = *(const int64_t *)b;
-    return (left > right) - (left < right);
-}
-
-static void every_tick_runs_once(void **state)
-{
-    (void)state;
-    enum { PERIOD_MS = 10, TICKS = 200 };
-    simba_client *clients[3];
-    simba_scheduler *schedulers[3];
-    simba_scheduler_options options = every(PERIOD_MS);
-    options.catch_up = SIMBA_CATCH_UP_ALL;
-    options.catch_up_limit = 1000;
-    options.timing = lease(100, 50);
-    ledger.in_run = dawdle;
-    for (int i = 0; i < 3; i++) {
-        clients[i] = client_open(NULL);
-        schedulers[i] = scheduler_start(clients[i], &options);
-    }
-    for (unsigned i = 1; i <= 20; i++) {
-        AWAIT(ledger.runs >= i * TICKS / 20 - 5);
-        (void)simba_client_force_release(clients[i % 3], "m", NULL);
-    }
-    AWAIT(ledger.runs >= TICKS);
-    for (int i = 0; i < 3; i++) {
-        simba_scheduler_free(schedulers[i]);
-        client_close(clients[i]);
-    }
-    /* Whoever is robbed by force may begin a run before it learns of that, beside the next leader: sorted, then. */
-    assert_true(ledger.runs <= RUNS_MAX);
-    qsort(ledger.due_ms, ledger.runs, sizeof ledger.due_ms[0], by_value);
-    unsigned lost = 0; /* noted, and robbed of leadership before it began: at most once */
-    for (unsigned i = 1; i < ledger.runs; i++) {
-        const int64_t step_ms = ledger.due_ms[i] - ledger.due_ms[i - 1];
-        assert_true(step_ms >= PERIOD_MS && step_ms % PERIOD_MS == 0);
-        assert_int_equal(ledger.missed[i], 0);
-        lost += (unsigned)(step_ms / PERIOD_MS - 1);
-    }
-    assert_true(lost <= 20);
-}
-
 static void by_cron(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = cron("* * * * * *");
     options.time_zone = "Europe/Berlin";
@@ -321,7 +212,6 @@ static void refuse(simba_client *client, const simba_scheduler_options *options,
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = cron(NULL);
     refuse(client, &options, SIMBA_EINVAL, "cron is NULL");
@@ -360,7 +250,6 @@ static void mistakes_are_named(void **state)
 /* Work that has nothing to remember asks in vain, and harmlessly. */
 static void other_schedules_know_no_due_times(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(1);
     options.schedule = SIMBA_SCHEDULE_FIXED_RATE;
@@ -376,12 +265,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(take_over_does_not_repeat),
-        CASE(at_most_once),
-        CASE(at_least_once),
+
         CASE(failures_are_repeated),
         CASE(the_work_has_a_note_too),
         CASE(damaged_records_stop_the_schedule),
-        CASE(every_tick_runs_once),
+
         CASE(by_cron),
         CASE(mistakes_are_named),
         CASE(other_schedules_know_no_due_times),

@@ -8,11 +8,9 @@
 enum { SESSION_MS = 100000, AGO_MS = 20000 };
 
 struct store {
-    simba_host *host;
     simba_request *kept;
 };
 
-static struct store *opened;
 static void (*order)(struct store *store); /* to be carried out under the client's lock */
 static atomic_bool grants, keeps;
 static uint64_t nonces[16];
@@ -20,23 +18,13 @@ static atomic_uint acquires, releases;
 
 /* --- the store ------------------------------------------------------------------------------------ */
 
-static int store_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
-{
-    (void)url;
-    (void)err;
-    opened = self;
-    opened->host = host;
-    return 0;
-}
-
 static void answer(struct store *store, simba_request *request, bool mine)
 {
     simba_owner owner = {.token = 7, .ttl_at_ms = INT64_MAX, .transition_at_ms = INT64_MAX};
     strcpy(owner.id, mine ? request->id : "somebody-else");
-    request->reply = (simba_reply){.outcome = mine ? SIMBA_MINE : SIMBA_NOT_MINE,
-                                   .owner = owner,
-                                   .now_ms = store->host->epoch_us(store->host) / 1000};
-    store->host->complete(store->host, request);
+    request->reply = (simba_reply){
+        .outcome = mine ? SIMBA_MINE : SIMBA_NOT_MINE, .owner = owner, .now_ms = stub_host->epoch_us(stub_host) / 1000};
+    stub_host->complete(stub_host, request);
 }
 
 static void store_submit(void *self, simba_request *request)
@@ -60,25 +48,7 @@ static void store_expire(void *self, simba_request *request)
     struct store *store = self;
     if (store->kept == request)
         store->kept = NULL;
-    (store->host->fail)(store->host, request, SIMBA_ETIMEDOUT, "nothing: no answer in time");
-}
-
-static int store_watch(void *self, simba_watch *watch)
-{
-    (void)self;
-    (void)watch;
-    return 0;
-}
-
-static void store_unwatch(void *self, simba_watch *watch)
-{
-    (void)self;
-    (void)watch;
-}
-
-static void store_nothing(void *self)
-{
-    (void)self;
+    (stub_host->fail)(stub_host, request, SIMBA_ETIMEDOUT, "nothing: no answer in time");
 }
 
 static void store_woken(void *self)
@@ -90,42 +60,21 @@ static void store_woken(void *self)
     board_unlock();
 }
 
-static void store_close(void *self)
-{
-    struct store *store = self;
-    store->host->closed(store->host);
-}
-
 static int64_t store_session_ms(void *self)
 {
-    (void)self;
     return SESSION_MS;
 }
 
 static int register_store(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"session", NULL};
-    static const char *const keys[] = {NULL};
-    static const simba_backend backend = {
-        .size = sizeof(simba_backend),
-        .version = SIMBA_BACKEND_VERSION,
-        .schemes = schemes,
-        .keys = keys,
-        .instance_size = sizeof(struct store),
-        .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE,
-        .init = store_init,
-        .submit = store_submit,
-        .expire = store_expire,
-        .flush = store_nothing,
-        .watch = store_watch,
-        .unwatch = store_unwatch,
-        .woken = store_woken,
-        .close = store_close,
-        .fini = store_nothing,
-        .session_ms = store_session_ms,
-    };
-    return simba_backend_register(&backend);
+    return stub_register((simba_backend){.schemes = schemes,
+                                         .instance_size = sizeof(struct store),
+                                         .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE,
+                                         .submit = store_submit,
+                                         .expire = store_expire,
+                                         .woken = store_woken,
+                                         .session_ms = store_session_ms});
 }
 
 static simba_client *open_store(void)
@@ -147,7 +96,7 @@ static void have_done(void (*what)(struct store *store))
     board_lock();
     order = what;
     board_unlock();
-    opened->host->wake(opened->host);
+    stub_host->wake(stub_host);
     AWAIT(!order);
 }
 
@@ -155,8 +104,8 @@ static void have_done(void (*what)(struct store *store))
 
 static void say_session(struct store *store)
 {
-    const simba_local now = store->host->now(store->host);
-    store->host->session(store->host, (simba_local){now.ns - AGO_MS * INT64_C(1000000)}, SESSION_MS);
+    const simba_local now = stub_host->now(stub_host);
+    stub_host->session(stub_host, (simba_local){now.ns - AGO_MS * INT64_C(1000000)}, SESSION_MS);
 }
 
 static void lose_session_and_grant(struct store *store)
@@ -165,13 +114,13 @@ static void lose_session_and_grant(struct store *store)
     store->kept = NULL;
     atomic_store(&keeps, false);
     atomic_store(&grants, false);
-    store->host->push(store->host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
+    stub_host->push(stub_host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     answer(store, request, true);
 }
 
 static void invite_the_second(struct store *store)
 {
-    store->host->push_to(store->host, "m", nonces[1], &(simba_push){.kind = SIMBA_PUSH_RELEASED});
+    stub_host->push_to(stub_host, "m", nonces[1], &(simba_push){.kind = SIMBA_PUSH_RELEASED});
 }
 
 /* --- tests ----------------------------------------------------------------------------------------- */
@@ -179,7 +128,6 @@ static void invite_the_second(struct store *store)
 /* The store began to count before it said so, and its clock may run faster than ours by a hundredth. */
 static void a_session_counts_from_its_beginning(void **state)
 {
-    (void)state;
     simba_client *client = open_store();
     simba_locker *locker = NULL;
     simba_error err = {0};
@@ -196,7 +144,6 @@ static void a_session_counts_from_its_beginning(void **state)
 /* A grant belongs to the session in which it was asked for. If that is over, nobody leads by it, and it is given back. */
 static void a_grant_of_a_lost_session_is_none(void **state)
 {
-    (void)state;
     simba_client *client = open_store();
     have_done(say_session);
     atomic_store(&keeps, true);
@@ -214,7 +161,6 @@ static void a_grant_of_a_lost_session_is_none(void **state)
 /* Of several contenders for a mutex, only the one that the store means asks. */
 static void an_invitation_is_for_one_contender(void **state)
 {
-    (void)state;
     simba_client *client = open_store();
     have_done(say_session);
     atomic_store(&grants, false);

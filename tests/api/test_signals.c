@@ -16,7 +16,6 @@ static atomic_uint answers, positive;
 
 static void ask(int number)
 {
-    (void)number;
     const int64_t held_ms = simba_locker_held_for_ms(asked);
     const uint64_t token = simba_locker_token(asked);
     (void)simba_contender_is_owner(asked_too);
@@ -45,7 +44,6 @@ static void pester(void *arg)
 /* Whatever the thread is doing in the library when the signal comes, the lock-free functions answer. */
 static void lock_free_functions_answer_in_a_handler(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     struct runner runner = {0};
     struct pestered who = {.thread = pthread_self()};
@@ -88,7 +86,6 @@ static void stop_on_signal(void *arg)
  * may be called. */
 static void a_thread_that_waits_for_signals_may_do_anything(void **state)
 {
-    (void)state;
     sigset_t set, before;
     sigemptyset(&set);
     sigaddset(&set, SIGUSR2);
@@ -111,8 +108,6 @@ static void a_thread_that_waits_for_signals_may_do_anything(void **state)
 
 static void call_from_log(void *user, simba_log_level level, const char *text)
 {
-    (void)level;
-    (void)text;
     simba_stats stats = SIMBA_STATS_INIT;
     simba_client *const *client = user;
     if (*client)
@@ -135,7 +130,6 @@ static void call_simba_in_a_critical_section(void)
 /* A call that would wait for itself ends the process, and says why. It would be stuck otherwise, and renew nothing. */
 static void a_call_from_inside_is_refused(void **state)
 {
-    (void)state;
     int ends[2];
     char text[512] = "";
     int status = 0;

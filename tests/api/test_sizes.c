@@ -20,7 +20,6 @@ typedef int (*use_fn)(simba_client *client, const void *options, simba_error *er
 
 static int use_client(simba_client *client, const void *options, simba_error *err)
 {
-    (void)client;
     simba_client *made = NULL;
     const int rc = simba_client_open(store_url(), options, err, &made);
     simba_client_close(made);
@@ -42,15 +41,10 @@ USE(observer)
 
 static void no_work(simba_run *run, void *user)
 {
-    (void)run;
-    (void)user;
 }
 
 static void no_change(simba_observer *observer, const simba_state *state, void *user)
 {
-    (void)observer;
-    (void)state;
-    (void)user;
 }
 
 static const simba_client_options for_client = SIMBA_CLIENT_OPTIONS_INIT;
@@ -79,7 +73,6 @@ static const struct {
 /* What an older header did not have gets its default: a client without a callback thread, for one, would be refused. */
 static void options_of_an_older_header(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         for (size_t size = kinds[i].needed; size < kinds[i].size; size += sizeof(size_t)) {
@@ -95,7 +88,6 @@ static void options_of_an_older_header(void **state)
 /* A newer header has more. While the program leaves that at zero it asks for nothing that we would have to know. */
 static void options_of_a_newer_header(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         const size_t size = kinds[i].size + 4 * sizeof(size_t);
@@ -117,7 +109,6 @@ static void options_of_a_newer_header(void **state)
 /* A size that no struct can have was never initialised; nothing else is looked at then. */
 static void sizes_that_cannot_be(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, sizeof(size_t) - 1, sizeof(size_t) + 1, 4097, SIZE_MAX, SIZE_MAX - 7};
     simba_client *client = client_open(NULL);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
@@ -152,7 +143,6 @@ static simba_contender *holder;
 
 static int tell_lease(simba_client *client, void *ret)
 {
-    (void)client;
     return simba_contender_lease(holder, ret);
 }
 
@@ -184,7 +174,6 @@ static void tell_every_size(simba_client *client, int (*tell)(simba_client *clie
 
 static void what_is_told_fits(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_settings settings = SIMBA_SETTINGS_INIT;
     assert_rc(0, simba_client_settings(client, &settings));
@@ -205,7 +194,6 @@ static void what_is_told_fits(void **state)
 /* A part of every options struct, it cannot get longer: what is reserved in it is to be left alone. */
 static void timing_has_a_reserve(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_error err = {0};
@@ -229,7 +217,6 @@ static void check_listing(const simba_listing *listing, void *user)
 
 static void rows_say_their_size(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker = NULL;
     unsigned rows = 0;
@@ -243,22 +230,11 @@ static void rows_say_their_size(void **state)
 
 /* --- a store of another header ----------------------------------------------------------------------- */
 
-static simba_host *told_host;
 static size_t told_size; /* of the structs that the store tells */
-
-static int teller_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
-{
-    (void)self;
-    (void)url;
-    (void)err;
-    told_host = host;
-    return 0;
-}
 
 /* One row and one finding, each in memory of exactly the size that it says. */
 static void teller_submit(void *self, simba_request *request)
 {
-    (void)self;
     static const simba_owner owner = {.id = "somebody", .token = 7};
     const simba_listing listing = {.size = sizeof listing,
                                    .mutex = "m",
@@ -274,42 +250,12 @@ static void teller_submit(void *self, simba_request *request)
     const bool lists = request->op == SIMBA_OP_LIST;
     void *told = lists ? resized(&listing, sizeof listing, told_size) : resized(&finding, sizeof finding, told_size);
     request->reply = (simba_reply){.status = 0};
-    const int rc = lists ? told_host->listed(told_host, request, told) : told_host->found(told_host, request, told);
+    const int rc = lists ? stub_host->listed(stub_host, request, told) : stub_host->found(stub_host, request, told);
     free(told);
     if (rc == 0)
-        told_host->complete(told_host, request);
+        stub_host->complete(stub_host, request);
     else
-        (told_host->fail)(told_host, request, rc, "teller: not taken"); /* fail is a macro of cmocka */
-}
-
-static void teller_expire(void *self, simba_request *request)
-{
-    (void)self;
-    (told_host->fail)(told_host, request, SIMBA_ETIMEDOUT, "teller: no answer in time");
-}
-
-static void teller_nothing(void *self)
-{
-    (void)self;
-}
-
-static int teller_watch(void *self, simba_watch *watch)
-{
-    (void)self;
-    (void)watch;
-    return 0;
-}
-
-static void teller_unwatch(void *self, simba_watch *watch)
-{
-    (void)self;
-    (void)watch;
-}
-
-static void teller_close(void *self)
-{
-    (void)self;
-    told_host->closed(told_host);
+        (stub_host->fail)(stub_host, request, rc, "teller: not taken"); /* fail is a macro of cmocka */
 }
 
 struct heard {
@@ -346,28 +292,10 @@ static void hear_finding(const simba_finding *finding, void *user)
  * one have more, which is left out. Without what every row has had, it is none. */
 static void rows_of_stores_with_other_headers(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"teller", NULL};
-    static const char *const keys[] = {NULL};
-    static const simba_backend backend = {
-        .size = sizeof backend,
-        .version = SIMBA_BACKEND_VERSION,
-        .schemes = schemes,
-        .keys = keys,
-        .instance_size = 1,
-        .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
-        .init = teller_init,
-        .submit = teller_submit,
-        .expire = teller_expire,
-        .flush = teller_nothing,
-        .watch = teller_watch,
-        .unwatch = teller_unwatch,
-        .woken = teller_nothing,
-        .close = teller_close,
-        .fini = teller_nothing,
-    };
     simba_client *client = NULL;
-    assert_rc(0, simba_backend_register(&backend));
+    assert_rc(0, stub_register((simba_backend){
+                     .schemes = schemes, .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE, .submit = teller_submit}));
     assert_rc(0, simba_client_open("teller://x", NULL, NULL, &client));
     struct heard heard = {0};
     for (told_size = offsetof(simba_listing, now_ms); told_size <= sizeof(simba_listing) + 16; told_size += 8) {
@@ -394,7 +322,6 @@ static void rows_of_stores_with_other_headers(void **state)
 /* A store's table likewise. What comes last, from `accepts` on, may be missing. */
 static void tables_of_other_headers(void **state)
 {
-    (void)state;
     static const char *const names[][2] = {{"older", NULL}, {"newer", NULL}, {"odd", NULL}};
     simba_backend table = *simba_backend_find("memory");
 

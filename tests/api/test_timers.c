@@ -67,7 +67,6 @@ static void lock_and_unlock(void *arg)
  * for hundreds of milliseconds. A second client without such threads shows how late timers are on this machine now. */
 static void many_threads_do_not_delay_the_timers(void **state)
 {
-    (void)state;
     static struct ticker busy, idle;
     static struct runner runners[THREADS];
     simba_locker *lockers[THREADS];

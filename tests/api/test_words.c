@@ -9,68 +9,23 @@
 #define EVIL "red \033[31m\n\377\302\233 text"
 #define SHOWN "red \\x1B[31m\\x0A\\xFF\\xC2\\x9B text"
 
-static simba_host *host;
-
-static int loud_init(void *self, simba_host *given, const simba_url *url, simba_error *err)
-{
-    (void)self;
-    (void)url;
-    (void)err;
-    host = given;
-    return 0;
-}
-
 static void loud_submit(void *self, simba_request *request)
 {
-    (void)self;
-    host->log(host, SIMBA_LOG_INFO, "it says %s", EVIL);
-    host->forgets(host, "it forgets %s", EVIL);
+    stub_host->log(stub_host, SIMBA_LOG_INFO, "it says %s", EVIL);
+    stub_host->forgets(stub_host, "it forgets %s", EVIL);
     if (request->op != SIMBA_OP_EXAMINE) {
-        (host->fail)(host, request, SIMBA_ESTORE, "loud: %s", EVIL);
+        (stub_host->fail)(stub_host, request, SIMBA_ESTORE, "loud: %s", EVIL);
         return;
     }
     const simba_finding finding = {sizeof(simba_finding), SIMBA_VERDICT_WARNING, "server", EVIL, EVIL EVIL};
-    host->found(host, request, &finding);
-    host->complete(host, request);
-}
-
-/* It answers at once. */
-static void loud_expire(void *self, simba_request *request)
-{
-    (void)self;
-    (void)request;
-    abort();
-}
-
-static void loud_nothing(void *self)
-{
-    (void)self;
-}
-
-static int loud_watch(void *self, simba_watch *watch)
-{
-    (void)self;
-    (void)watch;
-    return 0;
-}
-
-static void loud_unwatch(void *self, simba_watch *watch)
-{
-    (void)self;
-    (void)watch;
-}
-
-static void loud_close(void *self)
-{
-    (void)self;
-    host->closed(host);
+    stub_host->found(stub_host, request, &finding);
+    stub_host->complete(stub_host, request);
 }
 
 static char lines[1024];
 
 static void note_line(void *user, simba_log_level level, const char *text)
 {
-    (void)user;
     if (level < SIMBA_LOG_EVENT && strlen(lines) + strlen(text) + 2 < sizeof lines)
         strcat(strcat(lines, text), "|");
 }
@@ -87,13 +42,11 @@ static const char *server = "";
 
 static const char *loud_server(void *self)
 {
-    (void)self;
     return server;
 }
 
 static void note_record(void *user, const simba_log_record *record)
 {
-    (void)user;
     assert_int_equal(record->size, sizeof *record);
     if (strcmp(record->event, "note") == 0 && record->field_count == 0)
         said.notes++;
@@ -126,25 +79,11 @@ static void note_finding(const simba_finding *finding, void *user)
 static void words_of_a_store_are_escaped(void **state)
 {
     static const char *const schemes[] = {"loud", NULL};
-    static const simba_backend backend = {
-        .size = sizeof(simba_backend),
-        .version = SIMBA_BACKEND_VERSION,
-        .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
-        .schemes = schemes,
-        .instance_size = 1,
-        .init = loud_init,
-        .submit = loud_submit,
-        .expire = loud_expire,
-        .flush = loud_nothing,
-        .watch = loud_watch,
-        .unwatch = loud_unwatch,
-        .woken = loud_nothing,
-        .close = loud_close,
-        .fini = loud_nothing,
-        .server = loud_server,
-    };
-    (void)state;
-    assert_int_equal(simba_backend_register(&backend), 0);
+    assert_int_equal(stub_register((simba_backend){.schemes = schemes,
+                                                   .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
+                                                   .submit = loud_submit,
+                                                   .server = loud_server}),
+                     0);
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.log = note_line;
     options.log_level = SIMBA_LOG_DEBUG;

@@ -119,7 +119,6 @@ void helper_main(int argc, char **argv)
 
 int test_setup(void **state)
 {
-    (void)state;
     char url[400];
     snprintf(dir, sizeof dir, "/tmp/simba-cli-XXXXXX");
     if (mkdtemp(dir) == NULL)
@@ -135,9 +134,6 @@ int test_setup_with_store(void **state)
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
 {
-    (void)info;
-    (void)type;
-    (void)where;
     return remove(path);
 }
 
@@ -216,7 +212,6 @@ static void end_all(void)
 
 int test_teardown(void **state)
 {
-    (void)state;
     before_simba = NULL;
     end_all();
     nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);

@@ -60,7 +60,6 @@ static int simba(const char *arguments[])
 /* The main job: every claim of the demo was checked, and it says so. */
 static void demo_shows_and_checks(void **state)
 {
-    (void)state;
     char lease[24];
     snprintf(lease, sizeof lease, "%" PRId64 "ms", ref_scaled_ms(500));
     assert_int_equal(SIMBA("demo", "--ttl", lease, "--transition", lease), 0);
@@ -74,7 +73,6 @@ static void demo_shows_and_checks(void **state)
 /* Help goes to stdout, fits on a screen, and begins with the commands that most people come for, each below its purpose. */
 static void help_fits_on_a_screen(void **state)
 {
-    (void)state;
     const char *const commands[] = {"--help", "help"};
     const char *const order[] = {"\nHold a mutex:\n  run ",
                                  "\n  elect ",
@@ -105,7 +103,6 @@ static void help_fits_on_a_screen(void **state)
 /* The version is that of the library. */
 static void version_is_printed(void **state)
 {
-    (void)state;
     assert_int_equal(SIMBA("version"), 0);
     assert_non_null(strstr(out, simba_version()));
     assert_int_equal(SIMBA("--version"), 0);
@@ -117,7 +114,6 @@ static void version_is_printed(void **state)
 /* Whoever calls it wrongly gets 64 and a sentence on stderr that names what is wrong. */
 static void wrong_use_is_explained(void **state)
 {
-    (void)state;
     assert_int_equal(SIMBA("lokc"), 64);
     assert_non_null(strstr(err, "lokc"));
     assert_int_equal(SIMBA("demo", "--tll", "5s"), 64);
@@ -147,7 +143,6 @@ static void wrong_use_is_explained(void **state)
 /* A store that cannot be had: 78 when the URL is wrong, and no password in the words. */
 static void a_bad_store_is_explained(void **state)
 {
-    (void)state;
     assert_int_equal(SIMBA("tck", "nosuch://user:secret@host"), 78);
     assert_non_null(strstr(err, "nosuch"));
     assert_null(strstr(err, "secret"));
@@ -158,7 +153,6 @@ static void a_bad_store_is_explained(void **state)
 /* No store at all: 69, said once, and not by every case of the kit. */
 static void a_store_that_is_not_there_is_said_once(void **state)
 {
-    (void)state;
     assert_int_equal(SIMBA("tck", "redis://127.0.0.1:1"), 69);
     assert_non_null(strstr(err, "127.0.0.1:1"));
     assert_string_equal(out, "");
@@ -172,7 +166,6 @@ static void a_store_that_is_not_there_is_said_once(void **state)
 /* The kit by the command: TAP on stdout, 0 when all is well. */
 static void tck_prints_tap(void **state)
 {
-    (void)state;
     assert_int_equal(SIMBA("tck", "memory://command", "--only", "start-stop"), 0);
     assert_non_null(strstr(out, "1..1\n"));
     assert_non_null(strstr(out, "ok 1 - start-stop"));
@@ -193,7 +186,6 @@ static unsigned rows_of(const char *url)
 /* A run of the kit removes its mutexes, those that a killed run of its slot has left, and none of a run at the same time. */
 static void tck_removes_its_mutexes(void **state)
 {
-    (void)state;
     char dir[] = "/tmp/simba-tck-XXXXXX";
     char url[64];
     char file[64];

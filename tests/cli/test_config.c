@@ -28,7 +28,6 @@ static void configure(const char *text)
 /* A file that is named. */
 static void config_names_the_store(void **state)
 {
-    (void)state;
     configure("# the store of this host\n\nsimba.enabled = true\nsimba.sqlite.url: sqlite://%s\n"
               "simba.redis.enabled=false\nsimba.redis.url=redis://nowhere\n"
               "simba.sqlite.ttl=1s\nsimba.sqlite.transition = 1s\n");
@@ -43,7 +42,6 @@ static void config_names_the_store(void **state)
 /* The user's own file is found by itself, but what names a store outright comes first. */
 static void config_is_found(void **state)
 {
-    (void)state;
     char dir[400];
     configure("");
     snprintf(dir, sizeof dir, "%s", in_dir("home"));
@@ -67,7 +65,6 @@ static void config_is_found(void **state)
 /* Whatever does not fit is an error that names the line. */
 static void config_mistakes_are_named(void **state)
 {
-    (void)state;
     const struct {
         const char *text;
         const char *complaint;
@@ -102,7 +99,6 @@ static void config_mistakes_are_named(void **state)
 /* A password from elsewhere goes where a URL has room for one, and nowhere else. */
 static void passwords_go_into_urls(void **state)
 {
-    (void)state;
     const struct {
         const char *url;
         const char *made;
@@ -162,11 +158,9 @@ static void passwords_go_into_urls(void **state)
 /* Every scheme of a store is one of its own. */
 static void schemes_of_a_store(void **state)
 {
-    (void)state;
-    const char *const lines[] = {
-        "simba.redis.url = rediss+sentinel://127.0.0.1:1/m", "simba.redis.url = redis+unix:///no/such",
-        "simba.mysql.url = mariadb://127.0.0.1:1/db", "simba.jdbc.url = mysql://127.0.0.1:1/db",
-        "simba.zookeeper.url = zookeeper://127.0.0.1:1"};
+    const char *const lines[] = {"simba.redis.url = rediss+sentinel://127.0.0.1:1/m",
+                                 "simba.mysql.url = mariadb://127.0.0.1:1/db",
+                                 "simba.jdbc.url = mysql://127.0.0.1:1/db"};
     for (size_t i = 0; i < COUNT_OF(lines); i++) {
         configure(lines[i]);
         RUN("--config", file, "run", "--no-wait", "m", "--", "true");
@@ -177,7 +171,6 @@ static void schemes_of_a_store(void **state)
 /* A file that everybody can read is no place for a password, and that is said; without one nothing is. */
 static void exposed_passwords_are_said(void **state)
 {
-    (void)state;
     configure("simba.sqlite.url = sqlite://%s\n");
     chmod(file, 0644);
     assert_int_equal(RUN("--config", file, "init"), 0);
@@ -201,27 +194,12 @@ static void exposed_passwords_are_said(void **state)
     unsetenv("SIMBA_PASSWORD_FILE");
 }
 
-/* Neither words nor the list of processes show one. */
-static void passwords_are_not_shown(void **state)
-{
-    (void)state;
-    setenv("SIMBA_PASSWORD", "hush-hush", 1);
-    assert_int_equal(RUN("--url", "nosuch://me@host", "run", "m", "--", "true"), 78);
-    assert_null(strstr(err_of(&last), "hush"));
-    assert_int_equal(
-        RUN("-v", "run", "m", "--", "sh", "-c", "tr '\\0' ' ' < /proc/$$/cmdline; cat /proc/$PPID/cmdline"), 0);
-    assert_null(strstr(out_of(&last), "hush"));
-    assert_null(strstr(err_of(&last), "hush"));
-    unsetenv("SIMBA_PASSWORD");
-}
-
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(config_names_the_store),     TEST(config_is_found),         TEST(config_mistakes_are_named),
-        TEST(passwords_go_into_urls),     TEST(passwords_are_not_shown), TEST(schemes_of_a_store),
-        TEST(exposed_passwords_are_said),
+        TEST(config_names_the_store), TEST(config_is_found),    TEST(config_mistakes_are_named),
+        TEST(passwords_go_into_urls), TEST(schemes_of_a_store), TEST(exposed_passwords_are_said),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }

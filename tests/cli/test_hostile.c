@@ -67,7 +67,6 @@ static terminal start_plain(const char *const arguments[])
 /* A name and an id are shown, and have no effect: in a pipe and on a terminal. */
 static void list_escapes_names_and_ids(void **state)
 {
-    (void)state;
     plant_evil(EVIL_HEX);
     assert_int_equal(RUN("list"), 0);
     assert_non_null(strstr(out_of(&last), "\n" EVIL_SHOWN "  " EVIL_SHOWN "  "));
@@ -82,7 +81,6 @@ static void list_escapes_names_and_ids(void **state)
 /* JSON has escapes of its own, keeps what is UTF-8, and is always UTF-8. */
 static void json_stays_json(void **state)
 {
-    (void)state;
     plant_evil(EVIL_HEX);
     assert_int_equal(RUN("list", "--json"), 0);
     assert_non_null(strstr(out_of(&last), "{\"mutex\":\"" EVIL_JSON "\",\"owner\":\"" EVIL_JSON "\""));
@@ -91,7 +89,6 @@ static void json_stays_json(void **state)
 
 static void watch_escapes_ids(void **state)
 {
-    (void)state;
     plant_evil("6d"); /* m */
     process plain = START("watch", "m");
     await_text_in(plain.out_path, "m  " EVIL_SHOWN "  token 7\n");
@@ -112,7 +109,6 @@ static void watch_escapes_ids(void **state)
 /* Whoever is asked whether to take it away reads whom from. */
 static void release_escapes_ids(void **state)
 {
-    (void)state;
     plant_evil("6d");
     terminal t = start_plain((const char *const[]){"release", "--force", "m", NULL});
     await_shown(&t, "[y/N]");
@@ -125,7 +121,6 @@ static void release_escapes_ids(void **state)
 /* The sentences of the library, too: who has the mutex that somebody waits for. */
 static void errors_escape_ids(void **state)
 {
-    (void)state;
     plant_evil("6d");
     assert_int_equal(RUN("run", "--wait", "0ms", "m", "--", "true"), 75);
     assert_non_null(strstr(err_of(&last), EVIL_SHOWN));
@@ -169,7 +164,6 @@ static pid_t start_server(const char *words, char *ret_url, size_t size)
 /* What a server says comes with the error, and has no effect. */
 static void words_of_servers_are_escaped(void **state)
 {
-    (void)state;
     char url[64];
     const pid_t server = start_server("-ERR no \033[31mred\377 today\r\n", url, sizeof url);
     assert_int_not_equal(RUN("list", "--url", url), 0);
@@ -186,7 +180,6 @@ static void words_of_servers_are_escaped(void **state)
 /* What is wrong with the arguments is said in one line, whatever is in them. */
 static void mistakes_are_escaped(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("a\033[31m\n"), 64);
     assert_non_null(strstr(err_of(&last), "\"a\\x1B[31m\\x0A\""));
     assert_int_equal(RUN("list", "--\033"), 64);
@@ -200,7 +193,6 @@ static void mistakes_are_escaped(void **state)
 /* A foreign contender does not say since when it has the mutex: a dash, and null. */
 static void since_when_may_be_unknown(void **state)
 {
-    (void)state;
     plant("6d", "6a766d", 0, 1700000100000, 1700000200000);
     assert_int_equal(RUN("list"), 0);
     assert_non_null(strstr(out_of(&last), "m      jvm         -  "));
@@ -222,7 +214,6 @@ static void damage(const char *column, const char *value)
 /* One damaged row is named, on standard error, and the others are listed. */
 static void a_damaged_row_is_named(void **state)
 {
-    (void)state;
     plant_evil("6d");
     plant("6e", "78", 1, 2, 3);
     damage("until_boot_ns", "'zz'");
@@ -240,7 +231,6 @@ static void a_damaged_row_is_named(void **state)
 /* Times that lie apart further than can be counted neither overflow nor fill the screen. */
 static void extreme_times_are_bounded(void **state)
 {
-    (void)state;
     static const int64_t times[][3] = {
         {1, INT64_MAX - 1, 1700000200000},
         {INT64_MAX, 1700000100000, 1700000200000},

@@ -32,7 +32,6 @@ static struct {
 
 static int start_servers(void **state)
 {
-    (void)state;
     fake_start(&mute_redis);
     fake_start(&halting_redis);
     fake_mysql_start(&dripping_mysql);
@@ -43,7 +42,6 @@ static int start_servers(void **state)
 
 static int stop_servers(void **state)
 {
-    (void)state;
     fake_stop(&mute_redis);
     fake_stop(&halting_redis);
     fake_mysql_stop(&dripping_mysql);
@@ -98,7 +96,6 @@ static void assert_left(const char *what, size_t server, int64_t since_ns)
 /* The wait is over when it is over. */
 static void a_limit_wins(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(servers); i++) {
         use_server(i);
         const int64_t start_ns = now_ns();
@@ -111,7 +108,6 @@ static void a_limit_wins(void **state)
 /* Whoever waits in vain is free to go. */
 static void a_signal_wins(void **state)
 {
-    (void)state;
     static const struct {
         const char *arguments[5];
         int number;
@@ -151,7 +147,6 @@ static bool has_open(pid_t pid, const char *path)
 /* Opening a file that somebody else has locked takes long, and can be interrupted. */
 static void opening_can_be_interrupted(void **state)
 {
-    (void)state;
     static const char *const commands[][6] = {
         {"run", "m", "--", "true"}, {"elect", "m"}, {"schedule", "--after=1s", "m", "--", "true"}, {"watch", "m"}};
     const struct timespec pause = {0, 2000000};

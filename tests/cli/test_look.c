@@ -20,7 +20,6 @@ static process hold(const char *id, const char *mutex)
 /* One line for each, free ones too, and nothing for a pattern that fits none. */
 static void list_shows_owners(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("list"), 0);
     assert_string_equal(out_of(&last), "");
     process one = hold("first-one", "orders");
@@ -46,7 +45,6 @@ static void list_shows_owners(void **state)
 /* On a terminal there is a bar, and with NO_COLOR it has no colours. */
 static void list_draws_bars_on_a_terminal(void **state)
 {
-    (void)state;
     process one = hold("first-one", "orders");
     setenv("NO_COLOR", "1", 1);
     setenv("LC_ALL", "C", 1);
@@ -62,7 +60,6 @@ static void list_draws_bars_on_a_terminal(void **state)
 /* The bar and the note get what the other columns leave, or nothing. */
 static void list_fits_its_terminal(void **state)
 {
-    (void)state;
     static const unsigned widths[] = {68, 77, 100, 200};
     char note[301];
     memset(note, 'n', sizeof note - 1);
@@ -86,7 +83,6 @@ static void list_fits_its_terminal(void **state)
 /* Changes come as they happen, beginning with what is; a signal ends it. */
 static void watch_tells_changes(void **state)
 {
-    (void)state;
     process watcher = START("watch", "--json", "orders", "reports");
     await_text_in(watcher.out_path, "\"mutex\":\"orders\",\"before\":null,\"owner\":null");
     await_text_in(watcher.out_path, "\"mutex\":\"reports\"");
@@ -106,7 +102,6 @@ static void watch_tells_changes(void **state)
 /* By force, with a yes or with --yes; the holder learns why. */
 static void release_takes_it_away(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("release", "orders"), 64);
     assert_int_equal(RUN("release", "--force", "orders"), 64); /* nobody to ask */
     assert_non_null(strstr(err_of(&last), "--yes"));
@@ -121,7 +116,6 @@ static void release_takes_it_away(void **state)
 /* Asked at a terminal, anything but a yes leaves all as it is. */
 static void release_asks(void **state)
 {
-    (void)state;
     process one = hold("first-one", "orders");
     terminal t = START_ON_TERMINAL("release", "--force", "orders");
     await_shown(&t, "first-one?");
@@ -133,7 +127,6 @@ static void release_asks(void **state)
 /* Whoever only looks makes no store: an empty one would hide that its path is mistyped. */
 static void looking_makes_no_store(void **state)
 {
-    (void)state;
     char url[500];
     snprintf(url, sizeof url, "sqlite://%s?ttl=1s", in_dir("stoer.db"));
     const char *const commands[][5] = {

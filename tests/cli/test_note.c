@@ -15,7 +15,6 @@ static void assert_note(const char *text)
 /* What is set is there, byte by byte; an empty text removes it. */
 static void set_and_get(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("note", "get", "m"), 1);
     assert_non_null(strstr(err_of(&last), "m has no note"));
     assert_int_equal(RUN("note", "set", "m", "page 7\t\xff"), 0);
@@ -30,7 +29,6 @@ static void set_and_get(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     char text[1026];
     memset(text, 'x', sizeof text - 1);
     text[1025] = '\0';
@@ -48,7 +46,6 @@ static void mistakes_are_named(void **state)
 /* What says when something ran last is neither shown nor overwritten. */
 static void the_record_of_a_schedule_is_left_alone(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "true"), 0);
     assert_int_equal(RUN("note", "get", "m"), 1);
     assert_int_equal(RUN("note", "set", "m", "mine"), 0);
@@ -63,7 +60,6 @@ static void the_record_of_a_schedule_is_left_alone(void **state)
 /* While somebody holds it, the note is his, and the mutex is not forgotten. */
 static void a_held_mutex_is_left_alone(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     assert_int_equal(RUN("note", "set", "m", "before"), 0);
     process holder = START("--id", "holder", "run", "m", "--", "sh", "-c", "echo x > \"$0\"; read line", in_dir("up"));
@@ -87,7 +83,6 @@ static void a_held_mutex_is_left_alone(void **state)
 /* By a pattern, nothing is forgotten unasked, and what somebody holds stays. */
 static void all_that_match_are_forgotten(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     const char *const names[] = {"a-1", "a-2", "a-3", "b", "c*"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
@@ -119,7 +114,6 @@ static void all_that_match_are_forgotten(void **state)
 /* From one command to the next, with bytes that no variable can hold. */
 static void commands_hand_on_notes(void **state)
 {
-    (void)state;
     static const char script[] = "printf '%s,' \"${SIMBA_NOTE-unset}\"; cat \"$SIMBA_NOTE_FILE\"; "
                                  "printf 'two\\000x' > \"$SIMBA_NOTE_FILE\"";
     assert_int_equal(RUN("run", "m", "--", "sh", "-c", "printf '[%s]' \"$SIMBA_NOTE\"; printf one > $SIMBA_NOTE_FILE"),
@@ -139,7 +133,6 @@ static void commands_hand_on_notes(void **state)
 /* A command that fails, or is ended, leaves the note as it was; one that leaves too much is told. */
 static void only_what_ends_well_is_kept(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("note", "set", "m", "good"), 0);
     assert_int_equal(RUN("run", "m", "--", "sh", "-c", "echo bad > $SIMBA_NOTE_FILE; exit 3"), 3);
     assert_note("good");
@@ -155,7 +148,6 @@ static void only_what_ends_well_is_kept(void **state)
 /* The variables are those of this command, not of a `simba run` around it. */
 static void stale_variables_are_replaced(void **state)
 {
-    (void)state;
     setenv("SIMBA_NOTE", "stale", 1);
     setenv("SIMBA_NOTE_FILE", "/stale", 1);
     assert_int_equal(RUN("run", "m", "--", "sh", "-c", "echo \"[$SIMBA_NOTE]\"; test \"$SIMBA_NOTE_FILE\" != /stale"),
@@ -167,7 +159,6 @@ static void stale_variables_are_replaced(void **state)
 
 static void elect_hands_on_notes(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     assert_int_equal(RUN("note", "set", "m", "found"), 0);
     char up[600];
@@ -186,24 +177,9 @@ static void elect_hands_on_notes(void **state)
     assert_note("led left\n");
 }
 
-static void schedule_hands_on_notes(void **state)
-{
-    (void)state;
-    set_lease("1s", "4s");
-    char script[600];
-    snprintf(script, sizeof script, "echo \"x$SIMBA_NOTE\" >> %s; printf 'x%%s' \"$SIMBA_NOTE\" > $SIMBA_NOTE_FILE",
-             in_dir("log"));
-    process p = START("schedule", "--every", "20ms", "m", "--", "sh", "-c", script);
-    await_lines_in(in_dir("log"), 3);
-    kill(p.pid, SIGTERM);
-    assert_int_equal(finish(&p), 0);
-    assert_non_null(strstr(contents(in_dir("log")), "x\nxx\nxxx\n"));
-}
-
 /* On a terminal nothing of a note gets through, and it breaks no line. */
 static void a_terminal_is_shown_what_fits(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("note", "set", "m", "red \033[31m and much longer than what is left of a line of 87 columns"),
                      0);
     terminal t = start_on_terminal_of(87, (const char *const[]){"list", NULL});
@@ -229,7 +205,7 @@ int main(int argc, char **argv)
         TEST(only_what_ends_well_is_kept),
         TEST(stale_variables_are_replaced),
         TEST(elect_hands_on_notes),
-        TEST(schedule_hands_on_notes),
+
         TEST(a_terminal_is_shown_what_fits),
     };
     return cmocka_run_group_tests_name("note", tests, NULL, NULL);

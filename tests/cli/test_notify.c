@@ -67,7 +67,6 @@ static int count(const char *text)
 /* Ready when it leads, if that is asked for: a waiter is not. The sentence says for whom it waits. */
 static void readiness_is_leadership(void **state)
 {
-    (void)state;
     process one = START("elect", "m", "--id", "the owner");
     await_text_in(one.out_path, "acquired m");
     listen_at(in_dir("notify"));
@@ -88,7 +87,6 @@ static void readiness_is_leadership(void **state)
 /* Otherwise when it contends, also on an abstract socket. */
 static void readiness_is_contention(void **state)
 {
-    (void)state;
     char name[100];
     process one = START("elect", "m");
     await_text_in(one.out_path, "acquired m");
@@ -107,7 +105,6 @@ static void readiness_is_contention(void **state)
 /* Signs of life come from renewals: a store that is frozen stops them, though the process goes round its loop all the time. */
 static void the_watchdog_is_fed_by_renewals(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     listen_at(in_dir("notify"));
     setenv("WATCHDOG_USEC", "400000", 1); /* a timer would tell five times a second and more */
@@ -132,7 +129,6 @@ static void the_watchdog_is_fed_by_renewals(void **state)
 /* Who waits has nothing to renew, and is alive all the same. A watchdog of somebody else is none of ours. */
 static void waiters_feed_the_watchdog(void **state)
 {
-    (void)state;
     process one = START("elect", "m");
     await_text_in(one.out_path, "acquired m");
     listen_at(in_dir("notify"));
@@ -157,7 +153,6 @@ static void waiters_feed_the_watchdog(void **state)
 /* The socket is for us. A command gets it only if it is to speak for itself, and then we say nothing. */
 static void commands_do_not_get_the_socket(void **state)
 {
-    (void)state;
     listen_at(in_dir("notify"));
     setenv("WATCHDOG_USEC", "60000000", 1);
     assert_int_equal(RUN("run", "m", "--", "sh", "-c", "echo \"<$NOTIFY_SOCKET$WATCHDOG_USEC$WATCHDOG_PID>\""), 0);
@@ -174,7 +169,6 @@ static void commands_do_not_get_the_socket(void **state)
 /* Nobody listens, or the name is none: that is said, and is no reason to hang or to lead less. */
 static void a_missing_manager_is_said(void **state)
 {
-    (void)state;
     setenv("NOTIFY_SOCKET", in_dir("nobody"), 1);
     assert_int_equal(RUN("run", "m", "--", "true"), 0);
     assert_non_null(strstr(err_of(&last), "systemd cannot be notified: "));

@@ -23,7 +23,6 @@ static unsigned count(const char *text, const char *words)
 /* A command that is over at once is no reason to be silent. */
 static void run_warns_once(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("run", "--url", url, "m", "--", "true"), 0);
     assert_int_equal(count(err_of(&last), WORDS), 1);
     assert_non_null(strstr(err_of(&last), "the server keeps nothing on disk (appendonly no, save \"\")"));
@@ -35,7 +34,6 @@ static void run_warns_once(void **state)
 /* Nor is it repeated when the server has restarted. */
 static void elect_warns_once(void **state)
 {
-    (void)state;
     process p = START("elect", "--url", url, "--on-acquired", "echo took it", "m");
     await_text_in(p.out_path, "took it\n");
     await_text_in(p.err_path, WORDS);
@@ -49,7 +47,6 @@ static void elect_warns_once(void **state)
 
 static void schedule_warns_once(void **state)
 {
-    (void)state;
     process p = START("schedule", "--url", url, "m", "--every", "50ms", "--", "sh", "-c", "echo ran");
     await_text_in(p.out_path, "ran\nran\n");
     kill(p.pid, SIGTERM);
@@ -60,7 +57,6 @@ static void schedule_warns_once(void **state)
 /* Looking does no harm; the doctor says it as a finding. */
 static void others_do_not_warn(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("list", "--url", url), 0);
     assert_string_equal(err_of(&last), "");
     RUN("doctor", "--url", url);
@@ -71,7 +67,6 @@ static void others_do_not_warn(void **state)
 /* A server that keeps what it acknowledges. */
 static void no_reason_to_warn(void **state)
 {
-    (void)state;
     server_tell_redis(&redis, "CONFIG SET appendonly yes");
     assert_int_equal(RUN("run", "--url", url, "m", "--", "true"), 0);
     assert_string_equal(err_of(&last), "");
@@ -80,7 +75,6 @@ static void no_reason_to_warn(void **state)
 
 static int start_server(void **state)
 {
-    (void)state;
     server_init(&redis);
     if (!server_start_redis(&redis, NULL))
         return -1;
@@ -90,7 +84,6 @@ static int start_server(void **state)
 
 static int stop_server(void **state)
 {
-    (void)state;
     server_fini(&redis);
     return 0;
 }

@@ -95,7 +95,6 @@ static void await_heard(int manager, const char *words)
 /* A wrong password, and a user who may not use the keys. */
 static void a_refused_login_ends_a_command(void **state)
 {
-    (void)state;
     make_keeper();
     assert_all_refused(url_of("keeper:false@"), 77, "(WRONGPASS). Check the user, the password and ");
     server_tell_redis(&redis, "ACL SETUSER keeper resetkeys ~other:*");
@@ -111,7 +110,6 @@ static void a_refused_login_ends_a_command(void **state)
 static void no_tls(void **state)
 {
     char url[96];
-    (void)state;
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d?connect-timeout=200ms&restart-wait=no", redis.port);
     assert_all_refused(url, 78, "give it TLS, or take that out of the URL");
 }
@@ -121,7 +119,6 @@ static void the_certificate_of_another_host(void **state)
 {
     server secure;
     char url[192];
-    (void)state;
     server_init(&secure);
     assert_true(server_make_certificates(secure.folder));
     assert_true(server_start_redis_tls(&secure, secure.folder, "hunt3r", NULL));
@@ -133,7 +130,6 @@ static void the_certificate_of_another_host(void **state)
 /* It was never ready. */
 static void systemd_is_not_told_that_it_is_ready(void **state)
 {
-    (void)state;
     make_keeper();
     setenv("NOTIFY_SOCKET", in_dir("notify"), 1);
     const int manager = socket_at(in_dir("notify"), SOCK_DGRAM, bind);
@@ -151,7 +147,6 @@ static void systemd_is_not_told_that_it_is_ready(void **state)
 /* The password of a leader is changed, and comes back before the lease ends. */
 static void a_later_refusal_is_unhealthy(void **state)
 {
-    (void)state;
     make_keeper();
     setenv("NOTIFY_SOCKET", in_dir("notify"), 1);
     const int manager = socket_at(in_dir("notify"), SOCK_DGRAM, bind);
@@ -178,7 +173,6 @@ static void a_later_refusal_is_unhealthy(void **state)
 /* One that waits goes on too, and leads when it may again. */
 static void a_waiter_goes_on(void **state)
 {
-    (void)state;
     make_keeper();
     process owner = START("elect", "--url", url_of(""), "m");
     await_text_in(owner.out_path, "acquired m");
@@ -198,14 +192,12 @@ static void a_waiter_goes_on(void **state)
 
 static int start_server(void **state)
 {
-    (void)state;
     server_init(&redis);
     return server_start_redis(&redis, NULL) ? 0 : -1;
 }
 
 static int stop_server(void **state)
 {
-    (void)state;
     server_fini(&redis);
     return 0;
 }

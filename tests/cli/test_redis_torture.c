@@ -42,7 +42,6 @@ static bool shows_password(pid_t pid)
 /* Every kind of fault, through the proxy, and no false alarm; nothing is left in the store, and nobody sees the password. */
 static void healthy(void **state)
 {
-    (void)state;
     process p = START("torture", url, "--duration", "3s", "--ttl", "200ms", "--transition", "600ms", "--seed", "7",
                       "--json", "--history", in_dir("history"), "--svg", in_dir("worst.svg"));
     await_text_in(in_dir("history"), "\"contends\"");
@@ -65,7 +64,6 @@ static void healthy(void **state)
 /* A server without persistence is restarted, and another contender is granted what the first one still holds. */
 static void forgetful_server(void **state)
 {
-    (void)state;
     const int64_t begun_ns = now_ns();
     process p = START("torture", url, "--duration", "3s", "--ttl", "1s", "--transition", "3s", "--seed", "1", "--json",
                       "--faults", "delay", "--history", in_dir("history"));
@@ -88,7 +86,6 @@ static void load_slow_clock(void)
  * alone for longer than its lease, to have it hand over, and to leave the next one alone: one of them has such a clock. */
 static void ignored_clock(void **state)
 {
-    (void)state;
     const int64_t begun_ns = now_ns();
     before_simba = load_slow_clock;
     process p = START("torture", url, "--duration", "5s", "--ttl", "300ms", "--transition", "300ms", "--seed", "179904",

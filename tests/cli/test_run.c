@@ -15,7 +15,6 @@
 /* The command's exit code is ours, also when it was killed or could not be run. */
 static void exit_code_is_the_commands(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("run", "m", "--", "true"), 0);
     assert_string_equal(err_of(&last), "");
     assert_int_equal(RUN("run", "m", "--", "sh", "-c", "exit 7"), 7);
@@ -30,7 +29,6 @@ static void exit_code_is_the_commands(void **state)
 /* Mistakes are answered before anything runs. */
 static void wrong_use_is_explained(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("run", "m"), 64);
     assert_int_equal(RUN("run", "--wait", "1s", "--no-wait", "m", "--", "true"), 64);
     static const char *const durations[] = {
@@ -77,24 +75,9 @@ static void slots(void **state)
     assert_int_equal(RUN("run", "--slots", "2", "--once-per", "1h", "m", "--", "true"), 64);
 }
 
-/* The grace that is called the longest is one that is taken. */
-static void the_longest_grace_fits(void **state)
-{
-    (void)state;
-    char url[500];
-    assert_int_equal(RUN("run", "--grace", "425ms", "m", "--", "true"), 0);
-    assert_int_equal(RUN("run", "--grace", "426ms", "m", "--", "true"), 64);
-    snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
-    setenv("SIMBA_URL", url, 1); /* the usual lease */
-    assert_int_equal(RUN("run", "--grace", "3s", "m", "--", "true"), 0);
-    assert_int_equal(RUN("run", "--grace", "3001ms", "m", "--", "true"), 64);
-    assert_non_null(strstr(err_of(&last), "at most 3000 ms"));
-}
-
 /* 1 is the command's own: what keeps it from being run has other codes. */
 static void failures_have_codes_of_their_own(void **state)
 {
-    (void)state;
     char url[500];
     assert_int_equal(RUN("--url", "sqlite:///dev/pts/store.db", "run", "m", "--", "true"), 77);
     assert_non_null(strstr(err_of(&last), "Permission denied"));
@@ -108,7 +91,6 @@ static void failures_have_codes_of_their_own(void **state)
 /* What the command is told about its lease. */
 static void environment_names_the_lease(void **state)
 {
-    (void)state;
     setenv("SIMBA_TOKEN", "stale", 1);
     assert_int_equal(RUN("--id", "me", "run", "m x", "--", "sh", "-c", "echo $SIMBA_MUTEX,$SIMBA_ID,$SIMBA_TOKEN"), 0);
     unsetenv("SIMBA_TOKEN");
@@ -119,7 +101,6 @@ static void environment_names_the_lease(void **state)
  * same. */
 static void passwords_are_kept_from_the_command(void **state)
 {
-    (void)state;
     char config[600];
     char url[500];
     snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
@@ -149,7 +130,6 @@ static void passwords_are_kept_from_the_command(void **state)
 /* Input reaches the command, and very long arguments and environments do. */
 static void input_and_long_arguments_arrive(void **state)
 {
-    (void)state;
     static char text[120001];
     memset(text, 'x', sizeof text - 1);
     setenv("LONG", text, 1);
@@ -163,7 +143,6 @@ static void input_and_long_arguments_arrive(void **state)
 /* Descriptors that were handed to us reach the command, and none of ours do. */
 static void descriptors_are_passed_on(void **state)
 {
-    (void)state;
     const int fd = open(in_dir("handed"), O_RDWR | O_CREAT, 0600);
     assert_int_equal(dup2(fd, 77), 77);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -180,7 +159,6 @@ static void descriptors_are_passed_on(void **state)
 /* A parent that does not care for its children leaves that behind in us; the exit code is not lost by it. */
 static void an_ignored_sigchld_does_no_harm(void **state)
 {
-    (void)state;
     signal(SIGCHLD, SIG_IGN);
     process p = START("run", "m", "--", "sh", "-c", "exit 7");
     signal(SIGCHLD, SIG_DFL);
@@ -190,7 +168,6 @@ static void an_ignored_sigchld_does_no_harm(void **state)
 /* A command may take longer than a lease: that is renewed, and the supervisor knows. */
 static void a_long_command_is_left_alone(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("run", "m", "--", "sleep", "2.5"), 0);
     assert_string_equal(err_of(&last), "");
 }
@@ -198,7 +175,6 @@ static void a_long_command_is_left_alone(void **state)
 /* Somebody else has it: 75 and a line that says who. */
 static void a_taken_mutex_is_not_obtained(void **state)
 {
-    (void)state;
     process holder = START("--id", "holder", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
     assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 75);
@@ -215,7 +191,6 @@ static void a_taken_mutex_is_not_obtained(void **state)
 /* Whoever waits gets it when it is given back. */
 static void a_waiter_comes_next(void **state)
 {
-    (void)state;
     process first = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
     process second = START("run", "--wait", "20s", "m", "--", "sh", "-c", "echo > \"$0\"", in_dir("next"));
@@ -230,7 +205,6 @@ static void a_waiter_comes_next(void **state)
  * of it. */
 static void waiting_is_said_at_a_terminal(void **state)
 {
-    (void)state;
     set_lease("60s", "1s");
     process holder = START("--id", "holder", "-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
@@ -260,7 +234,6 @@ static void waiting_is_said_at_a_terminal(void **state)
 /* A signal ends the wait, and nothing is run. */
 static void a_signal_ends_the_wait(void **state)
 {
-    (void)state;
     process first = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
     process second = START("run", "m", "--", "sh", "-c", "echo > \"$0\"", in_dir("next"));
@@ -274,7 +247,6 @@ static void a_signal_ends_the_wait(void **state)
 /* Who waits for a store that is not there is told so, while it waits; who gives up soon, once. */
 static void waiting_for_no_store_is_said(void **state)
 {
-    (void)state;
     process p = START("--url", "redis://127.0.0.1:1", "run", "m", "--", "true");
     await_text_in(p.err_path, "127.0.0.1:1: cannot connect");
     kill(p.pid, SIGTERM);
@@ -287,7 +259,6 @@ static void waiting_for_no_store_is_said(void **state)
 /* Signals reach the command, which decides what they mean. */
 static void signals_are_passed_on(void **state)
 {
-    (void)state;
     const struct {
         const char *name;
         int number;
@@ -315,7 +286,6 @@ static void signals_are_passed_on(void **state)
 /* nohup means it: a hang-up that was ignored before stays so. */
 static void an_ignored_hangup_stays_ignored(void **state)
 {
-    (void)state;
     signal(SIGHUP, SIG_IGN);
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     signal(SIGHUP, SIG_DFL);
@@ -329,7 +299,6 @@ static void an_ignored_hangup_stays_ignored(void **state)
 /* What the command leaves behind does not run on without the mutex, not even in a session of its own. */
 static void nothing_is_left_behind(void **state)
 {
-    (void)state;
     process p = START("run", "--grace", "100ms", "m", "--", "sh", "-c", "\"$0\" family \"$1\" \"$2\" & cat", helper,
                       in_dir("one"), in_dir("two"));
     await_file(in_dir("one"));
@@ -339,21 +308,6 @@ static void nothing_is_left_behind(void **state)
     assert_int_equal(RUN("run", "m", "--", helper, "stamp", in_dir("after")), 0);
     assert_true(number_in(in_dir("one")) < number_in(in_dir("after")));
     assert_true(number_in(in_dir("two")) < number_in(in_dir("after")));
-}
-
-/* Ten at once: each runs, and never two. */
-static void ten_take_turns(void **state)
-{
-    (void)state;
-    process p[10];
-    for (size_t i = 0; i < COUNT_OF(p); i++)
-        p[i] = START("run", "m", "--", "sh", "-c", "mkdir \"$0\" && echo >> \"$1\" && rmdir \"$0\"", in_dir("alone"),
-                     in_dir("count"));
-    for (size_t i = 0; i < COUNT_OF(p); i++)
-        assert_int_equal(finish(&p[i]), 0);
-    struct stat info;
-    assert_int_equal(stat(in_dir("count"), &info), 0);
-    assert_int_equal(info.st_size, 10);
 }
 
 /* --- terminals ------------------------------------------------------------------------------------ */
@@ -366,7 +320,6 @@ static terminal start_on_terminal(const char *script)
 /* The terminal is the command's: it reads from it, knows its size, and Ctrl-C is for it. */
 static void the_terminal_is_the_commands(void **state)
 {
-    (void)state;
     terminal t = start_on_terminal("stty size; read x; echo got $x; trap 'echo broke; exit 5' INT; echo on; read y");
     await_shown(&t, "33 77");
     assert_int_equal(write(t.fd, "word\n", 5), 5);
@@ -380,7 +333,6 @@ static void the_terminal_is_the_commands(void **state)
 /* Ctrl-Z stops the command and the wrapper; both go on together. */
 static void job_control_works(void **state)
 {
-    (void)state;
     terminal t = start_on_terminal("echo ready; read x; echo got $x; exit 4");
     int status;
     await_shown(&t, "ready");
@@ -396,7 +348,6 @@ static void job_control_works(void **state)
 /* A terminal that is closed hangs up on the command. */
 static void a_closed_terminal_hangs_up(void **state)
 {
-    (void)state;
     char script[500];
     snprintf(script, sizeof script,
              "trap 'echo 1 > %s; exit 6' HUP; echo ready; while :; do read x || sleep 1000 & wait; done",
@@ -417,7 +368,7 @@ int main(int argc, char **argv)
         TEST(exit_code_is_the_commands),
         TEST(wrong_use_is_explained),
         TEST(slots),
-        TEST(the_longest_grace_fits),
+
         TEST(failures_have_codes_of_their_own),
         TEST(environment_names_the_lease),
         TEST(passwords_are_kept_from_the_command),
@@ -433,7 +384,7 @@ int main(int argc, char **argv)
         TEST(signals_are_passed_on),
         TEST(an_ignored_hangup_stays_ignored),
         TEST(nothing_is_left_behind),
-        TEST(ten_take_turns),
+
         TEST(the_terminal_is_the_commands),
         TEST(job_control_works),
         TEST(a_closed_terminal_hangs_up),

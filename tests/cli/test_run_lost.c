@@ -52,7 +52,6 @@ static void assert_dead_before_next(void)
 /* The time is over: SIGTERM is not enough for this one, and the code says so. */
 static void the_hold_limit_ends_the_family(void **state)
 {
-    (void)state;
     /* The family ignores SIGTERM from the beginning: nobody knows how far it has come when its time is over. */
     signal(SIGTERM, SIG_IGN);
     process p = START("run", "--max-hold", "300ms", "--grace", "100ms", "m", "--", helper, "family", in_dir("parent"),
@@ -67,7 +66,6 @@ static void the_hold_limit_ends_the_family(void **state)
 /* A command that ends in its grace has the time to tidy up. */
 static void grace_is_for_tidying_up(void **state)
 {
-    (void)state;
     process p = START("run", "--grace", "400ms", "m", "--", "sh", "-c",
                       "trap 'echo tidied; exit 3' TERM; echo > \"$0\"; sleep 1000 & wait", in_dir("ready"));
     await_file(in_dir("ready"));
@@ -80,7 +78,6 @@ static void grace_is_for_tidying_up(void **state)
 /* An administrator takes it away: the command is stopped, and the line says why. */
 static void a_revoked_lease_stops_the_command(void **state)
 {
-    (void)state;
     process p = start_family();
     take_away("m");
     assert_int_equal(finish(&p), 79);
@@ -90,7 +87,6 @@ static void a_revoked_lease_stops_the_command(void **state)
 /* The command ends before the wrapper hears that the mutex was taken away: the line names the reason all the same. */
 static void a_revocation_that_is_heard_late_is_named(void **state)
 {
-    (void)state;
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("ready"));
     await_file(in_dir("ready"));
     const pid_t command = child_of(child_of(p.pid));
@@ -109,7 +105,6 @@ static void a_revocation_that_is_heard_late_is_named(void **state)
 /* The store freezes in the middle: our own clock decides, and decides in time. */
 static void a_frozen_store_stops_the_command(void **state)
 {
-    (void)state;
     process p = start_family();
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
     await_file(in_dir("frozen"));
@@ -124,7 +119,6 @@ static void a_frozen_store_stops_the_command(void **state)
 /* The store comes back in time: that is said as well, and the command goes on. */
 static void an_outage_that_ends_is_said(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("on"));
     await_file(in_dir("on"));
@@ -135,21 +129,9 @@ static void an_outage_that_ends_is_said(void **state)
     assert_int_equal(finish(&p), 0);
 }
 
-/* No store at all is something else than a mutex that is taken. */
-static void an_unreachable_store_is_69(void **state)
-{
-    (void)state;
-    assert_int_equal(RUN("run", "m", "--", "true"), 0);
-    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
-    await_file(in_dir("frozen"));
-    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 69);
-    end_process(freezer);
-}
-
 /* kill -9 of the wrapper. */
 static void a_killed_wrapper_takes_all_along(void **state)
 {
-    (void)state;
     process p = start_family();
     const pid_t supervisor = child_of(p.pid);
     assert_true(supervisor > 0);
@@ -164,7 +146,6 @@ static void a_killed_wrapper_takes_all_along(void **state)
 /* The wrapper is frozen, and the supervisor alone has to see that the lease is about to end in the store. */
 static void a_frozen_wrapper_is_in_time(void **state)
 {
-    (void)state;
     set_lease("1s", "4s");
     process p = start_family();
     kill(p.pid, SIGSTOP);
@@ -177,7 +158,6 @@ static void a_frozen_wrapper_is_in_time(void **state)
  * wrapper wakes up it says what happened. */
 static void a_frozen_wrapper_is_overtaken(void **state)
 {
-    (void)state;
     process p = start_family();
     kill(p.pid, SIGSTOP);
     assert_dead_before_next();
@@ -190,7 +170,6 @@ static void a_frozen_wrapper_is_overtaken(void **state)
 /* Somebody kills the supervisor: nothing runs unsupervised. */
 static void a_killed_supervisor_takes_all_along(void **state)
 {
-    (void)state;
     process p = start_family();
     kill(child_of(p.pid), SIGKILL);
     assert_int_equal(finish(&p), 79);
@@ -202,17 +181,12 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(the_hold_limit_ends_the_family),
-        TEST(grace_is_for_tidying_up),
-        TEST(a_revoked_lease_stops_the_command),
-        TEST(a_frozen_store_stops_the_command),
-        TEST(an_unreachable_store_is_69),
-        TEST(a_killed_wrapper_takes_all_along),
-        TEST(a_frozen_wrapper_is_overtaken),
-        TEST(a_killed_supervisor_takes_all_along),
-        TEST(a_frozen_wrapper_is_in_time),
-        TEST(an_outage_that_ends_is_said),
-        TEST(a_revocation_that_is_heard_late_is_named),
+        TEST(the_hold_limit_ends_the_family),      TEST(grace_is_for_tidying_up),
+        TEST(a_revoked_lease_stops_the_command),   TEST(a_frozen_store_stops_the_command),
+
+        TEST(a_killed_wrapper_takes_all_along),    TEST(a_frozen_wrapper_is_overtaken),
+        TEST(a_killed_supervisor_takes_all_along), TEST(a_frozen_wrapper_is_in_time),
+        TEST(an_outage_that_ends_is_said),         TEST(a_revocation_that_is_heard_late_is_named),
     };
     return cmocka_run_group_tests_name("run_lost", tests, NULL, NULL);
 }

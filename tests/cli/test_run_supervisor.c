@@ -30,7 +30,6 @@ static pid_t start_bystander(void)
 /* Something that the command left behind has joined the group of somebody else: it is killed, and that group is not. */
 static void groups_of_others_are_left_alone(void **state)
 {
-    (void)state;
     char group[16];
     int status;
     const pid_t bystander = start_bystander();
@@ -49,7 +48,6 @@ static void groups_of_others_are_left_alone(void **state)
 /* A child that leads a group takes it along, as a shell with job control does. */
 static void groups_of_its_own_are_ended(void **state)
 {
-    (void)state;
     process p = START("run", "m", "--", "sh", "-c", "setsid sh -c 'sleep 1000 & echo $! > \"$0\"; wait' \"$0\" & cat",
                       in_dir("sleeper"));
     await_file(in_dir("sleeper"));
@@ -65,7 +63,6 @@ static void groups_of_its_own_are_ended(void **state)
  * taken away here, because the sanitizers need it. */
 static void without_a_list_of_children_nothing_runs(void **state)
 {
-    (void)state;
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -101,7 +98,6 @@ static void find_control_group(const char *file, char *folder, size_t size)
 /* Where control groups can be made, the command runs in one, and it is removed however the run ends. */
 static void a_control_group_comes_and_goes(void **state)
 {
-    (void)state;
     char folder[700];
     for (int killed = 0; killed < 2; killed++) {
         process p = START("run", "m", "--", "sh", "-c", "grep ^0:: /proc/self/cgroup > \"$0\"; cat", in_dir("group"));
@@ -134,7 +130,6 @@ static void hide_control_groups(void)
 /* Without them the supervisor, and the wrapper should that be killed, find what has detached itself all the same. */
 static void without_control_groups_all_are_found(void **state)
 {
-    (void)state;
     before_simba = hide_control_groups;
     for (int kill_supervisor = 0; kill_supervisor < 2; kill_supervisor++) {
         process p = START("run", "m", "--", helper, "family", in_dir("parent"), in_dir("child"));
@@ -164,7 +159,6 @@ static void give_up_killing(void)
 /* A process of another user takes no signal from us. In a control group of its own it is killed all the same. */
 static void processes_of_another_user_are_ended(void **state)
 {
-    (void)state;
     char folder[700];
     if (geteuid() != 0)
         skip();
@@ -188,7 +182,6 @@ static void processes_of_another_user_are_ended(void **state)
  * lease would have ended. */
 static void a_killed_wrapper_gives_back(void **state)
 {
-    (void)state;
     char url[500];
     snprintf(url, sizeof url, "sqlite://%s?ttl=1m&transition=1m", in_dir("store.db"));
     setenv("SIMBA_URL", url, 1);
@@ -214,7 +207,6 @@ static void a_killed_wrapper_gives_back(void **state)
 /* Only its own grant: if somebody else has got the mutex meanwhile, that one keeps it. */
 static void only_its_own_is_given_back(void **state)
 {
-    (void)state;
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("first"));
     await_file(in_dir("first"));
     const pid_t supervisor = child_of(p.pid);
@@ -234,7 +226,6 @@ static void only_its_own_is_given_back(void **state)
 /* The internal command takes nothing but what the supervisor writes, and shows no password. */
 static void give_back_wants_a_grant(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("give-back"), 64);
     process p = START("give-back");
     assert_int_equal(write(p.in,
@@ -261,7 +252,6 @@ static void give_back_wants_a_grant(void **state)
  * its parent. */
 static void both_killed_together(void **state)
 {
-    (void)state;
     before_simba = hide_control_groups; /* nobody would be left to remove one */
     process p = START("run", "m", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 1000", in_dir("command"));
     await_file(in_dir("command"));
@@ -280,7 +270,6 @@ static void both_killed_together(void **state)
 /* A command that is stopped hears SIGTERM all the same, and can tidy up. */
 static void a_stopped_command_is_woken(void **state)
 {
-    (void)state;
     process p = START("run", "--max-hold", "1s", "--grace", "400ms", "m", "--", "sh", "-c",
                       "trap 'echo tidied; exit 3' TERM; echo $$ > \"$0\"; sleep 1000 & wait", in_dir("command"));
     await_file(in_dir("command"));
@@ -292,7 +281,6 @@ static void a_stopped_command_is_woken(void **state)
 /* The command is stopped, and then the wrapper is killed: the supervisor kills the command where it stands. */
 static void a_stopped_command_dies_with_the_wrapper(void **state)
 {
-    (void)state;
     process p = START("run", "m", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 1000", in_dir("command"));
     await_file(in_dir("command"));
     const pid_t command = (pid_t)number_in(in_dir("command"));

@@ -61,7 +61,6 @@ static const char *field(const char *lines, const char *event, const char *sql)
 /* Objects, one a line, whose fields can be read without taking sentences apart, whatever is in them. */
 static void json_lines_are_objects(void **state)
 {
-    (void)state;
     process holder = START("--id", "a \"b\" \\ ö", "--log-format", "json", "-v", "run", "m 1", "--", "sh", "-c",
                            "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
@@ -84,7 +83,6 @@ static void json_lines_are_objects(void **state)
 /* A mistake is an object as well. */
 static void mistakes_are_objects(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("--log-format", "json", "run", "--wiat", "1s", "m", "--", "true"), 64);
     const char *lines = err_of(&last);
     assert_non_null(strstr(FIELD("note", "?1 ->> 'message'"), "did you mean --wait?"));
@@ -111,7 +109,6 @@ static void be_redirected(void)
 /* Under systemd each line has its level, so that `journalctl -p` can tell them apart; but not in a file. */
 static void journal_lines_have_levels(void **state)
 {
-    (void)state;
     before_simba = be_a_service;
     process holder = START("-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("held"));
     await_file(in_dir("held"));
@@ -132,7 +129,6 @@ static void journal_lines_have_levels(void **state)
 /* The configuration file may say it too; the option goes before it. */
 static void the_format_is_configured(void **state)
 {
-    (void)state;
     char text[600];
     snprintf(text, sizeof text, "simba.log-format = json\nsimba.sqlite.url = %s\n", getenv("SIMBA_URL"));
     unsetenv("SIMBA_URL");
@@ -152,7 +148,6 @@ static void the_format_is_configured(void **state)
 /* With -v the library says for whom it waits, and once is enough. */
 static void waiting_is_said_once(void **state)
 {
-    (void)state;
     process holder = START("--id", "holder", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
     terminal t = START_ON_TERMINAL("-v", "run", "--wait", "1500ms", "m", "--", "true");
@@ -172,7 +167,6 @@ static double seconds_in(const terminal *t, const char *before)
  * stopped, and it is stopped then. */
 static void an_outage_is_said_at_a_terminal(void **state)
 {
-    (void)state;
     /* A lease of 8 s, of which the command has 3 to end by itself: a busy machine may keep it from the processor for a while. */
     set_lease("1s", "7s");
     terminal run = START_ON_TERMINAL("run", "--grace", "3s", "m", "--", "sh", "-c",
@@ -194,28 +188,12 @@ static void an_outage_is_said_at_a_terminal(void **state)
     end_process(freezer);
 }
 
-/* The same for `elect`; when the store is back in time it says that too. */
-static void elect_says_an_outage(void **state)
-{
-    (void)state;
-    set_lease("1s", "4s");
-    terminal elect = START_ON_TERMINAL("elect", "m");
-    await_shown(&elect, "acquired m token ");
-    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
-    await_shown(&elect, "warning: the lease of m cannot be renewed; leadership will be given up in ");
-    end_process(freezer);
-    await_shown(&elect, "simba elect: the lease of m was renewed.");
-    assert_int_equal(write(elect.fd, "\003", 1), 1);
-    assert_int_equal(finish_terminal(&elect), 0);
-}
-
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(json_lines_are_objects),   TEST(mistakes_are_objects), TEST(journal_lines_have_levels),
         TEST(the_format_is_configured), TEST(waiting_is_said_once), TEST(an_outage_is_said_at_a_terminal),
-        TEST(elect_says_an_outage),
     };
     return cmocka_run_group_tests_name("say", tests, NULL, NULL);
 }

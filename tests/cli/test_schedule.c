@@ -15,24 +15,9 @@ static void end(process *p)
 
 /* --- schedule ---------------------------------------------------------------------------------------- */
 
-/* The next leader does not begin anew: of two, one after the other, only the first has something to run in this hour. That the
- * second leads is seen by a third, which has to wait for it. */
-static void take_over_does_not_repeat(void **state)
-{
-    (void)state;
-    process one = START("schedule", "--every", "1h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
-    await_lines_in(in_dir("runs"), 1);
-    end(&one);
-    process two = START("-v", "schedule", "--every", "1h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
-    await_text_in(two.err_path, "leads; mutex=m");
-    end(&two);
-    assert_int_equal(lines_in(in_dir("runs")), 1);
-}
-
 /* A run that was killed with its leader: the next one is told; at least once, it is the same run. */
 static void the_command_learns_what_was(void **state)
 {
-    (void)state;
     static const char script[] =
         "echo $SIMBA_DUE $SIMBA_MISSED $SIMBA_CUT_SHORT >> \"$0\"; [ -e \"$0.go\" ] || sleep 1000";
     for (int i = 0; i < 2; i++) {
@@ -64,7 +49,6 @@ static void the_command_learns_what_was(void **state)
 /* By the clock on the wall; and everybody can look up what is scheduled, and how it went. */
 static void cron_and_list(void **state)
 {
-    (void)state;
     process p = START("schedule", "--cron", "* * * * * *", "--tz", "Europe/Berlin", "--catch-up", "skip", "nightly",
                       "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
     process failing = START("schedule", "--every", "1h", "failing", "--", "sh", "-c", "exit 3");
@@ -88,7 +72,6 @@ static void cron_and_list(void **state)
 /* A period is printed as it is written on the command line. */
 static void periods_have_units(void **state)
 {
-    (void)state;
     static const char *const periods[] = {"1s", "90s", "1500ms", "2h"};
     for (size_t i = 0; i < COUNT_OF(periods); i++) {
         char expected[32];
@@ -107,7 +90,6 @@ static void periods_have_units(void **state)
 
 static void wrong_use_is_explained(void **state)
 {
-    (void)state;
     static const struct {
         const char *arguments[10];
         int code;
@@ -144,7 +126,6 @@ static void wrong_use_is_explained(void **state)
 /* Ten machines whose clocks are off try one after the other: one runs it, and the others say nothing, for cron would mail it. */
 static void once_per_period(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs")),
                          i == 0 ? 0 : 75);
@@ -155,17 +136,6 @@ static void once_per_period(void **state)
     assert_int_equal(RUN("-v", "run", "--once-per", "20h", "m", "--", "false"), 75);
     assert_non_null(strstr(err_of(&last), "m was begun"));
     assert_int_equal(lines_in(in_dir("runs")), 1);
-}
-
-/* Nobody waits for the one who runs it. */
-static void once_per_period_while_it_runs(void **state)
-{
-    (void)state;
-    process p = START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; sleep 1000", in_dir("runs"));
-    await_lines_in(in_dir("runs"), 1);
-    assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "true"), 75);
-    kill(p.pid, SIGTERM);
-    assert_int_equal(finish(&p), 128 + SIGTERM);
 }
 
 /* What the store has recorded of the run of m, as `schedule --list` prints it; "ENDED" is when. */
@@ -186,7 +156,6 @@ static bool is_listed(const char *result, bool has_ended)
 /* A failure keeps others from trying, unless they are told to try again. A success keeps them all from it. */
 static void a_failed_run_begins_again(void **state)
 {
-    (void)state;
     assert_int_equal(AGAIN("sh", "-c", "exit 3"), 3);
     assert_true(is_listed("failed", true));
     assert_non_null(strstr(out_of(&last), "failed (3)"));
@@ -208,7 +177,6 @@ static void a_failed_run_begins_again(void **state)
 /* A command that simba stops has failed, and so has one whose note is too long. */
 static void a_stopped_run_has_failed(void **state)
 {
-    (void)state;
     process p =
         START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; exec sleep 1000", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
@@ -231,7 +199,6 @@ static void a_stopped_run_has_failed(void **state)
 /* A run that was killed has no end. Whoever waits for it to end finds that nobody runs it any more, and runs it. */
 static void a_run_that_was_cut_short_begins_again(void **state)
 {
-    (void)state;
     process p =
         START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; exec sleep 1000", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
@@ -247,27 +214,9 @@ static void a_run_that_was_cut_short_begins_again(void **state)
     assert_int_equal(AGAIN("true"), 75);
 }
 
-/* The one that waits learns that the run which went on has succeeded. */
-static void a_run_that_goes_on_is_waited_for(void **state)
-{
-    (void)state;
-    process p = START("--id", "first-one", "run", "--once-per", "20h", "m", "--", "sh", "-c",
-                      "echo >> \"$0\"; until [ -e \"$1\" ]; do sleep 0.05; done", in_dir("runs"), in_dir("go"));
-    await_lines_in(in_dir("runs"), 1);
-    terminal waiting =
-        START_ON_TERMINAL("run", "--once-per", "20h", "--retry-failed", "-E", "9", "m", "--", "touch", in_dir("ran"));
-    await_shown(&waiting, "first-one");
-    write_file(in_dir("go"), "");
-    assert_int_equal(finish(&p), 0);
-    assert_int_equal(finish_terminal(&waiting), 9);
-    assert_non_null(strstr(waiting.text, "and succeeded"));
-    assert_int_equal(access(in_dir("ran"), F_OK), -1);
-}
-
 /* The command is done, or simba killed, and the mutex is still taken. */
 static void others_are_kept_out(void **state)
 {
-    (void)state;
     const int64_t start_ns = now_ns();
     assert_int_equal(RUN("run", "--min-hold", "3s", "a", "--", "true"), 0);
     assert_true(lease_end_ns("a") >= start_ns + INT64_C(3000000000));
@@ -284,7 +233,6 @@ static void others_are_kept_out(void **state)
 /* Whoever names no store is told, at a terminal, whom the default one covers. It is one user, whatever the host. */
 static void the_reach_is_said_at_a_terminal(void **state)
 {
-    (void)state;
     terminal t = START_ON_TERMINAL("run", "m", "--", "true");
     assert_int_equal(finish_terminal(&t), 0);
     assert_null(strstr(t.text, "covers"));
@@ -308,7 +256,6 @@ static void the_reach_is_said_at_a_terminal(void **state)
 /* A mutex has one schedule. `run --once-per` leaves that of another command alone, also if it is not due. */
 static void once_per_leaves_a_schedule_alone(void **state)
 {
-    (void)state;
     process p = START("schedule", "--cron", "* * * * * *", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
     await_lines_in(in_dir("runs"), 1);
     end(&p);
@@ -327,17 +274,17 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(take_over_does_not_repeat),
+
         TEST(the_command_learns_what_was),
         TEST(cron_and_list),
         TEST(periods_have_units),
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
-        TEST(once_per_period_while_it_runs),
+
         TEST(a_failed_run_begins_again),
         TEST(a_stopped_run_has_failed),
         TEST(a_run_that_was_cut_short_begins_again),
-        TEST(a_run_that_goes_on_is_waited_for),
+
         TEST(once_per_leaves_a_schedule_alone),
         TEST(others_are_kept_out),
         TEST(the_reach_is_said_at_a_terminal),

@@ -149,7 +149,6 @@ static void await_listed(const serving *s, const char *headers, const char *text
 
 static void answers_what_there_is(void **state)
 {
-    (void)state;
     process one = hold("first", "a \"b\"/c");
     serving s = SERVE();
     await_listed(&s, "", "{\"mutex\":\"a \\\"b\\\"/c\",\"owner\":\"first\",\"token\":\"");
@@ -176,7 +175,6 @@ static void answers_what_there_is(void **state)
 /* Changes come as events, and whoever comes back is told what was missed. */
 static void events_resume(void **state)
 {
-    (void)state;
     static answer stream;
     char request[300];
     serving s = SERVE();
@@ -213,7 +211,6 @@ static void events_resume(void **state)
 
 static void others_have_to_know_the_token(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("serve", "--listen", "0.0.0.0:0"), 64);
     assert_non_null(strstr(err_of(&last), "--token-file"));
     assert_int_equal(RUN("serve", "--allow-release"), 64);
@@ -235,7 +232,6 @@ static void others_have_to_know_the_token(void **state)
 
 static void another_name_is_refused(void **state)
 {
-    (void)state;
     serving s = SERVE();
     begin(&s, &got, "GET /api/v1/mutexes HTTP/1.1\r\nHost: evil.example\r\n\r\n");
     await_answer(&got, "HTTP/1.1 421 ");
@@ -246,7 +242,6 @@ static void another_name_is_refused(void **state)
 /* A forced release wants to be allowed, the token, and a page of ours; it tells the owner, and takes no other grant. */
 static void releases_by_the_token_only(void **state)
 {
-    (void)state;
     process one = hold("first", "orders");
     serving s = serve_with_token();
     await_listed(&s, AUTHORIZED, "first");
@@ -277,7 +272,6 @@ static void releases_by_the_token_only(void **state)
 
 static void big_requests_are_refused(void **state)
 {
-    (void)state;
     static char header[40000];
     serving s = SERVE();
     memset(header, 'x', sizeof header - 1);
@@ -308,7 +302,6 @@ static void big_requests_are_refused(void **state)
 /* More than there is room for, each with half a request: who comes with a whole one is answered all the same. */
 static void many_connections_shut_out_nobody(void **state)
 {
-    (void)state;
     enum { MANY = 600 };
     static int fds[MANY];
     serving s = SERVE();
@@ -336,7 +329,6 @@ static long memory_kib_of(pid_t pid)
  * told so. */
 static void streams_that_nobody_reads(void **state)
 {
-    (void)state;
     enum { MANY = 128 };
     static int fds[MANY];
     serving s = SERVE();
@@ -362,7 +354,6 @@ static void streams_that_nobody_reads(void **state)
 /* A client that sends a byte now and then is always about to ask. It has five seconds. */
 static void a_slow_request_is_cut_off(void **state)
 {
-    (void)state;
     serving s = SERVE();
     const int64_t begun_ns = now_ns();
     begin(&s, &got, "GET / HTTP/1.1\r\nX: ");

@@ -23,14 +23,12 @@ static table t;
 
 static int setup(void **state)
 {
-    (void)state;
     table_init(&t);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     table_fini(&t);
     return 0;
 }
@@ -88,7 +86,6 @@ static void assert_newest(table_kind kind, int64_t at_ms, const char *before, co
 /* The first look tells what is, not what has changed. */
 static void the_first_look_is_no_news(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 40000));
     assert_null(newest());
     assert_int_equal(t.owned, 1);
@@ -98,7 +95,6 @@ static void the_first_look_is_no_news(void **state)
 /* Before the lease is over it was handed over; the moment is the store's own, on our clock. */
 static void a_hand_over(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 40000));
     APPLY(51000, held("m", "b", 2, 50600, 50600));
     assert_newest(TABLE_HANDED_OVER, 50600, "a", "b");
@@ -107,7 +103,6 @@ static void a_hand_over(void **state)
 /* After the lease was over it was a fail-over. */
 static void a_fail_over(void **state)
 {
-    (void)state;
     APPLY(55500, held("m", "a", 1, 40000, 40000));
     APPLY(56500, held("m", "b", 2, 56200, 56200));
     assert_newest(TABLE_FAILED_OVER, 56200, "a", "b");
@@ -116,7 +111,6 @@ static void a_fail_over(void **state)
 /* A lease that ran out has ended when it ended, although the store still has the row. */
 static void an_expiry(void **state)
 {
-    (void)state;
     APPLY(55500, held("m", "a", 1, 40000, 40000));
     assert_int_equal(t.overdue, 1);
     APPLY(56400, held("m", "a", 1, 40000, 40000));
@@ -129,7 +123,6 @@ static void an_expiry(void **state)
 /* A change says for how long the holder had had it, as far as the store says since when. */
 static void a_change_says_how_long_it_was_held(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 40000), held("n", "a", 1, -AHEAD, 40000));
     APPLY(51000, held("m", "b", 2, 50600, 50600), unowned("n"));
     assert_int_equal(table_change_since(&t, 0)->held_ms, 10600);
@@ -140,7 +133,6 @@ static void a_change_says_how_long_it_was_held(void **state)
 
 static void a_release(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 49000));
     APPLY(51000, unowned("m"));
     assert_newest(TABLE_RELEASED, 51000, "a", "");
@@ -149,7 +141,6 @@ static void a_release(void **state)
 /* Only the look after a forced release, and only that grant: a later one of the same mutex ends as any other. */
 static void a_forced_release(void **state)
 {
-    (void)state;
     look_row beta = held("m", "b", 2, 50600, 50600);
     look after = {
         .wall_ms = 51000, .mono_ms = 51000, .store_ms = AHEAD + 51000, .rows = &beta, .count = 1, .forced = "m"};
@@ -167,7 +158,6 @@ static void a_forced_release(void **state)
 /* A new grant to the same owner is a change, a renewal is none. */
 static void renewals_are_no_changes(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 40000));
     const uint64_t revision = t.revision;
     APPLY(51000, held("m", "a", 1, 40000, 50500));
@@ -180,7 +170,6 @@ static void renewals_are_no_changes(void **state)
 /* A note is told with its row, also if nothing else is new; the next look may have another, or none. */
 static void notes_come_with_rows(void **state)
 {
-    (void)state;
     look_row row = held("m", "a", 1, 40000, 40000);
     apply(50000, &row, 1);
     assert_null(table_find(&t, "m")->note);
@@ -201,7 +190,6 @@ static void notes_come_with_rows(void **state)
 /* Who waits is told with its row; a row whose line is another one is new. */
 static void lines_come_with_rows(void **state)
 {
-    (void)state;
     look_row row = held("m", "a", 1, 40000, 40000);
     apply(50000, &row, 1);
     assert_int_equal(table_find(&t, "m")->waiters, -1);
@@ -243,7 +231,6 @@ static void apply_run(int64_t now_ms, int64_t begun_ms, const char *outcome, con
 /* A note tells of one run; those before it are known from the notes before. A run that has begun ends in the same place. */
 static void runs_are_remembered(void **state)
 {
-    (void)state;
     apply_run(50000, 1000, "result=0 tries=0 missed=0 state=ended", "42");
     const runs *r = table_find(&t, "m")->runs;
     assert_string_equal(r->schedule.when, "every 1000");
@@ -267,7 +254,6 @@ static void runs_are_remembered(void **state)
 /* Times in a store may be anything; what differs happened between the looks. */
 static void absurd_times_stay_between_the_looks(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 40000));
     look_row row = held("m", "b", 2, 0, 50000);
     row.owner.acquired_at_ms = INT64_MIN + 1;
@@ -282,12 +268,13 @@ static void absurd_times_stay_between_the_looks(void **state)
     row.owner.transition_at_ms = AHEAD + 90000;
     apply(53000, &row, 1);
     assert_int_equal(newest()->at_ms, 53000);
+    row.owner.transition_at_ms = INT64_MAX - 1;
+    assert_int_equal(lease_look(&row.owner, -5).left_ms, INT64_MAX); /* further than can be counted */
 }
 
 /* What was not asked for is not known: an outage begins and ends, and rows stay as they were. */
 static void an_outage(void **state)
 {
-    (void)state;
     APPLY(50000, held("m", "a", 1, 40000, 49000));
     apply_silence(51000);
     apply_silence(52000);
@@ -305,7 +292,6 @@ static void an_outage(void **state)
 /* Whoever knows a revision finds exactly what is newer. */
 static void rows_and_changes_by_revision(void **state)
 {
-    (void)state;
     APPLY(50000, held("a", "x", 1, 40000, 49000), held("b", "x", 2, 40000, 49000));
     const uint64_t known = t.revision;
     assert_null(table_row_since(&t, known));
@@ -318,7 +304,6 @@ static void rows_and_changes_by_revision(void **state)
 /* A mutex that is gone is told of once more; one without a history is then forgotten, and raises the horizon. */
 static void gone_mutexes(void **state)
 {
-    (void)state;
     APPLY(50000, unowned("a"), held("b", "x", 1, 40000, 49000), unowned("c"));
     const uint64_t known = t.revision;
     apply(51000, NULL, 0);
@@ -335,7 +320,6 @@ static void gone_mutexes(void **state)
 /* A mutex that changes all the time drops its own past, and nobody else's. */
 static void history_is_bounded(void **state)
 {
-    (void)state;
     APPLY(1000, held("calm", "x", 1, 500, 500), held("wild", "x", 1, 500, 500));
     APPLY(2000, held("calm", "y", 2, 1500, 1500), held("wild", "x", 1, 500, 500));
     for (int i = 0; i < 2 * TABLE_CHANGES_PER_MUTEX; i++)
@@ -349,7 +333,6 @@ static void history_is_bounded(void **state)
 /* All of them together are bounded, too. */
 static void history_of_many_is_bounded(void **state)
 {
-    (void)state;
     enum { MANY = 400 };
     static look_row rows[MANY];
     static char names[MANY][8];
@@ -368,7 +351,6 @@ static void history_of_many_is_bounded(void **state)
 
 static void without_a_token_only_this_machine_has_a_name(void **state)
 {
-    (void)state;
     const access_rules open = {0};
     static const char *const ours[] = {"localhost:7460", "LOCALHOST", "127.0.0.1:1", "[::1]:7460"};
     static const char *const others[] = {
@@ -383,7 +365,6 @@ static void without_a_token_only_this_machine_has_a_name(void **state)
 
 static void a_token_is_asked_for(void **state)
 {
-    (void)state;
     const access_rules rules = {.token = "0123456789abcdef"};
     static const char *const wrong[] = {NULL,
                                         "",
@@ -404,7 +385,6 @@ static void a_token_is_asked_for(void **state)
 /* A certificate lets somebody read; to change something takes the token, which no browser sends by itself. */
 static void a_certificate_is_for_reading(void **state)
 {
-    (void)state;
     const access_rules rules = {.by_certificate = true, .has_tls = true};
     assert_int_equal(access_to_read(&rules, &(access_request){.host = "x"}), ACCESS_NO_TOKEN);
     assert_int_equal(access_to_read(&rules, &(access_request){.host = "x", .has_certificate = true}), ACCESS_GRANTED);
@@ -414,7 +394,6 @@ static void a_certificate_is_for_reading(void **state)
 
 static void forged_requests_change_nothing(void **state)
 {
-    (void)state;
     const access_rules rules = {.token = "0123456789abcdef"};
     access_request request = {.host = "localhost:7460", .authorization = "Bearer 0123456789abcdef"};
     request.origin = "http://localhost:7460";

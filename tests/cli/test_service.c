@@ -12,7 +12,6 @@
 /* It runs again and again, and ends when it is asked to. */
 static void schedule_runs_again_and_again(void **state)
 {
-    (void)state;
     const char *const kinds[] = {"--every", "--after"};
     for (size_t i = 0; i < 2; i++) {
         process p =
@@ -24,23 +23,9 @@ static void schedule_runs_again_and_again(void **state)
     }
 }
 
-/* The first run waits for the initial delay. */
-static void schedule_begins_later(void **state)
-{
-    (void)state;
-    const int64_t start_ns = now_ns();
-    process p =
-        START("schedule", "--every", "1h", "--initial-delay", "300ms", "m", "--", helper, "stamp", in_dir("at"));
-    await_file(in_dir("at"));
-    assert_true(number_in(in_dir("at")) - start_ns >= 300000000);
-    kill(p.pid, SIGINT);
-    assert_int_equal(finish(&p), 0);
-}
-
 /* A command that takes longer than the period, and fails: no two at once, and it goes on. */
 static void schedule_never_overlaps(void **state)
 {
-    (void)state;
     process p =
         START("schedule", "--every", "10ms", "m", "--", "sh", "-c",
               "mkdir \"$0\" && sleep 0.03 && rmdir \"$0\" && echo >> \"$1\"; exit 3", in_dir("alone"), in_dir("runs"));
@@ -54,7 +39,6 @@ static void schedule_never_overlaps(void **state)
 /* A command that takes longer than the lease, of either: the lease is kept, by the one thread there is. */
 static void long_commands_keep_the_lease(void **state)
 {
-    (void)state;
     char url[300];
     char script[400];
     snprintf(url, sizeof url, "sqlite://%s?ttl=300ms&transition=1500ms", in_dir("store.db"));
@@ -74,7 +58,6 @@ static void long_commands_keep_the_lease(void **state)
 /* That a command failed is said, also if its code is one that a signal could have caused. */
 static void high_exit_codes_are_said(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         process p = i == 0 ? START("schedule", "--every", "10ms", "m", "--", "sh", "-c", "exit 200")
                            : START("elect", "m", "--keep-leading", "--on-acquired", "exit 200");
@@ -87,7 +70,6 @@ static void high_exit_codes_are_said(void **state)
 /* Of two only one runs it; when that is killed, its command dies, and the other goes on. */
 static void schedule_moves_to_the_next_leader(void **state)
 {
-    (void)state;
     process one = START("schedule", "--every", "10ms", "m", "--", helper, "family", in_dir("parent"), in_dir("child"));
     await_file(in_dir("child"));
     process two = START("schedule", "--every", "10ms", "m", "--", helper, "stamp", in_dir("next"));
@@ -103,7 +85,6 @@ static void schedule_moves_to_the_next_leader(void **state)
 /* Ctrl-C while a command runs is for both: the command ends, and what would start it again does too. */
 static void ctrl_c_ends_it_all(void **state)
 {
-    (void)state;
     const char *const script = "echo on; exec sleep 1000";
     for (int i = 0; i < 2; i++) {
         terminal t = i == 0 ? START_ON_TERMINAL("schedule", "--every", "10ms", "m", "--", "sh", "-c", script)
@@ -116,7 +97,6 @@ static void ctrl_c_ends_it_all(void **state)
 
 static void schedule_explains_wrong_use(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("schedule", "m", "--", "true"), 64);
     assert_non_null(strstr(err_of(&last), "missing"));
     assert_int_equal(RUN("schedule", "--every", "1s", "--after", "1s", "m", "--", "true"), 64);
@@ -128,21 +108,10 @@ static void schedule_explains_wrong_use(void **state)
 
 /* --- elect ------------------------------------------------------------------------------------------- */
 
-/* A store that cannot be reached is waited for, and that is said. */
-static void an_absent_store_is_said(void **state)
-{
-    (void)state;
-    process p = START("--url", "redis://127.0.0.1:1", "elect", "m");
-    await_text_in(p.err_path, "127.0.0.1:1");
-    kill(p.pid, SIGTERM);
-    assert_int_equal(finish(&p), 0);
-}
-
 /* Leadership comes and goes: on standard output, in the status file, by the two commands. The next one leads only after
  * the release command of the first has ended. */
 static void elect_tells_scripts(void **state)
 {
-    (void)state;
     char up[500];
     char down[600];
     snprintf(up, sizeof up, "echo $SIMBA_ID up $SIMBA_TOKEN >> %s", in_dir("log"));
@@ -171,7 +140,6 @@ static void elect_tells_scripts(void **state)
 /* The status file says until when it is true, and that moves with the renewals. */
 static void elect_status_has_an_end(void **state)
 {
-    (void)state;
     process p = START("elect", "m", "--status-file", in_dir("status"));
     double first = 0;
     double later = 0;
@@ -191,7 +159,6 @@ static void elect_status_has_an_end(void **state)
 /* The store freezes: the release command still runs, and is done before anybody else can lead. */
 static void elect_releases_without_a_store(void **state)
 {
-    (void)state;
     char down[500];
     set_lease("1s", "4s"); /* a busy machine must get to the command while there is time for it */
     snprintf(down, sizeof down, "echo $SIMBA_REASON > %s", in_dir("down"));
@@ -209,7 +176,6 @@ static void elect_releases_without_a_store(void **state)
 /* A leader that could not do its work lets others try, and tries again itself after a lease. */
 static void elect_gives_back_what_it_cannot_use(void **state)
 {
-    (void)state;
     char script[500];
     snprintf(script, sizeof script, "echo >> %s; test $(wc -l < %s) -gt 1", in_dir("tries"), in_dir("tries"));
     process one = START("elect", "m", "--on-acquired", script, "--on-released", "echo $SIMBA_REASON >&2");
@@ -234,7 +200,6 @@ static void elect_gives_back_what_it_cannot_use(void **state)
  * not followed. */
 static void elect_status_file_is_its_own(void **state)
 {
-    (void)state;
     char link[500];
     assert_int_equal(RUN("elect", "m", "--status-file", in_dir("no/such/status")), 78);
     assert_non_null(strstr(err_of(&last), "No such file"));
@@ -261,7 +226,6 @@ static void elect_status_file_is_its_own(void **state)
 /* It was asked to end, and is frozen while --on-released runs: the command is dead before the lease ends in the store. */
 static void elect_frozen_while_it_releases(void **state)
 {
-    (void)state;
     char down[1000];
     set_lease("1s", "4s");
     snprintf(down, sizeof down, "exec '%s' beat '%s'", helper, in_dir("beat"));
@@ -283,7 +247,7 @@ int main(int argc, char **argv)
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(schedule_runs_again_and_again),
-        TEST(schedule_begins_later),
+
         TEST(long_commands_keep_the_lease),
         TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader),
@@ -292,7 +256,7 @@ int main(int argc, char **argv)
         TEST(elect_status_has_an_end),
         TEST(elect_releases_without_a_store),
         TEST(ctrl_c_ends_it_all),
-        TEST(an_absent_store_is_said),
+
         TEST(elect_gives_back_what_it_cannot_use),
         TEST(elect_status_file_is_its_own),
         TEST(elect_frozen_while_it_releases),

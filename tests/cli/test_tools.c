@@ -16,7 +16,6 @@
 /* The store is there afterwards, and a second time changes nothing. */
 static void init_makes_the_store(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("init"), 0);
     assert_int_equal(access(in_dir("store.db"), F_OK), 0);
     assert_int_equal(RUN("run", "m", "--", "true"), 0);
@@ -45,7 +44,6 @@ static int init_as_nobody(const char *url, const char *words)
 /* Whoever may only read is told so, by the name of the file or folder: that store is not ready. */
 static void init_needs_to_write(void **state)
 {
-    (void)state;
     char url[400];
     assert_int_equal(RUN("init"), 0);
     snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
@@ -63,7 +61,6 @@ static void init_needs_to_write(void **state)
 /* A ttl that no machine can keep to is found on any store, however fast it answers. */
 static void doctor_finds_short_leases(void **state)
 {
-    (void)state;
     static const char *const ttls[] = {"10ms", "100ms", "499ms"};
     unsetenv("SIMBA_URL");
     char url[400];
@@ -81,7 +78,6 @@ static void doctor_finds_short_leases(void **state)
 /* Nobody finds a mutex in the store that no program of theirs has. */
 static void doctor_leaves_nothing_behind(void **state)
 {
-    (void)state;
     char url[400];
     snprintf(url, sizeof url, "sqlite://%s", in_dir("examined.db"));
     assert_int_equal(RUN("doctor", "--url", url), 0);
@@ -92,7 +88,6 @@ static void doctor_leaves_nothing_behind(void **state)
 /* Whom the store keeps apart, and which file named it. */
 static void doctor_says_where_it_looked(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("doctor"), 0);
     assert_non_null(strstr(out_of(&last), "This store covers the processes of user "));
     assert_int_equal(RUN("doctor", "--url", "memory://x"), 0);
@@ -109,7 +104,6 @@ static void doctor_says_where_it_looked(void **state)
 /* All is well, something is doubtful, something is broken. */
 static void doctor_finds_what_is_wrong(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("doctor"), 0);
     assert_non_null(strstr(out_of(&last), "from SIMBA_URL"));
     assert_non_null(strstr(out_of(&last), "ok       schema "));
@@ -132,7 +126,6 @@ static void doctor_finds_what_is_wrong(void **state)
 /* A store that cannot even be opened is a finding too, with a remedy, and no password in it. */
 static void doctor_explains_what_cannot_be_opened(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("doctor", "--url", "redis://127.0.0.1:1"), 69);
     assert_non_null(strstr(out_of(&last), "from --url"));
     assert_non_null(strstr(out_of(&last), "broken   store "));
@@ -167,7 +160,6 @@ static void fill_disk(void)
 static void doctor_knows_a_full_disk(void **state)
 {
     char url[400];
-    (void)state;
     if (!mount_disk())
         skip();
     snprintf(url, sizeof url, "sqlite://%s", in_dir("disk/store.db"));
@@ -186,7 +178,6 @@ static void doctor_knows_a_full_disk(void **state)
 static void a_missing_module_names_its_package(void **state)
 {
     static const char *const stores[] = {"redis", "mysql", "postgresql", "zookeeper"};
-    (void)state;
     setenv("SIMBA_MODULE_PATH", "/nowhere", 1);
     for (size_t i = 0; i < COUNT_OF(stores); i++) {
         char url[64];
@@ -205,7 +196,6 @@ static void a_missing_module_names_its_package(void **state)
 
 static void bench_prints_numbers(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("bench", "--for", "50ms", "--json"), 0);
     double rate = 0;
     assert_int_equal(sscanf(out_of(&last), "{\"pairs\":%*u,\"pairs_per_s\":%lf,", &rate), 1);
@@ -217,7 +207,6 @@ static void bench_prints_numbers(void **state)
 /* Neither leaves a mutex in the store, also when somebody presses Ctrl-C; the name that bench was given is its owner's. */
 static void bench_and_tck_tidy_up(void **state)
 {
-    (void)state;
     assert_int_equal(RUN("bench", "--for", "10ms"), 0);
     process bench = START("bench", "--for", "1h");
     const int64_t end_ns = now_ns() + TIMEOUT_MS * INT64_C(1000000);
@@ -243,7 +232,6 @@ static void bench_and_tck_tidy_up(void **state)
 /* Every command explains itself within a screen. */
 static void every_command_is_explained(void **state)
 {
-    (void)state;
     const char *const commands[] = {"run",   "schedule", "elect", "list",     "watch", "release", "init",   "doctor",
                                     "bench", "demo",     "tck",   "timeline", "note",  "forget",  "torture"};
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
@@ -260,7 +248,6 @@ static void every_command_is_explained(void **state)
 /* The synopsis of simba(1) has every command, in both of its forms, and --help has every exit code of simba(1). */
 static void the_manual_has_every_command(void **state)
 {
-    (void)state;
     const char *page = MANUAL("simba.1");
     const char *description = strstr(page, ".Sh DESCRIPTION");
     const char *codes = strstr(page, ".Sh EXIT STATUS");
@@ -295,7 +282,6 @@ static void the_manual_has_every_command(void **state)
 /* simba-url(5) names all files that lie beside a SQLite database. */
 static void the_manual_has_every_file(void **state)
 {
-    (void)state;
     process holder = START("run", "m", "--", "sh", "-c", "echo x > \"$0\"; read line", in_dir("up"));
     await_file(in_dir("up"));
     process waiter = START("run", "m", "--", "true");
@@ -324,7 +310,6 @@ static void the_manual_has_every_file(void **state)
 /* A store that is out of reach is reported at once, and not when a lock has waited for it in vain. */
 static void bench_reports_a_dead_store(void **state)
 {
-    (void)state;
     const int64_t start_ns = now_ns();
     assert_int_equal(RUN("bench", "--url", "redis://127.0.0.1:1"), 69);
     assert_true(now_ns() - start_ns < INT64_C(4000000000)); /* a lock would wait for five seconds */

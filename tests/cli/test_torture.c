@@ -24,7 +24,6 @@ static void assert_nothing_is_left(void)
 /* A store that is well gets through: exit code 0, and each promise is named. */
 static void healthy(void **state)
 {
-    (void)state;
     process p = START("torture", store(), "--duration", "2s", "--ttl", "150ms", "--transition", "150ms", "--seed", "5",
                       "--mutexes", "2", "--history", in_dir("history"), "--svg", in_dir("worst.svg"));
     const int code = finish(&p);
@@ -49,7 +48,6 @@ static void healthy(void **state)
 /* A history with two leaders: exit code 1 whether or not somebody reads, the moment is told and drawn. */
 static void judges_what_others_wrote(void **state)
 {
-    (void)state;
     static const char *const history =
         "{\"kind\":\"run\",\"contenders\":2,\"mutexes\":1,\"lease\":2000000000,\"takeover\":5000000000,"
         "\"handover\":2000000000}\n"
@@ -76,7 +74,6 @@ static void judges_what_others_wrote(void **state)
 /* A file that is no history: the line and what is wrong with it are named, whatever it says. */
 static void names_what_is_wrong_with_a_history(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *said;
     } bad[] = {
@@ -133,7 +130,6 @@ static process start_long(const char *ttl)
  * patience with them. */
 static void ends_when_asked(void **state)
 {
-    (void)state;
     pid_t pids[8];
     process p = start_long("2s");
     const unsigned count = find_contenders(p.pid, pids);
@@ -152,7 +148,6 @@ static void ends_when_asked(void **state)
  * that wait. */
 static void contenders_do_not_outlive_it(void **state)
 {
-    (void)state;
     pid_t pids[8];
     process p = start_long("10m");
     const unsigned count = find_contenders(p.pid, pids);
@@ -165,7 +160,6 @@ static void contenders_do_not_outlive_it(void **state)
 /* A contender that somebody else kills has ended by itself, and that is a broken promise. */
 static void notices_a_death(void **state)
 {
-    (void)state;
     pid_t pids[8];
     process p = START("torture", store(), "--duration", "1h", "--faults", "handover", "--history", in_dir("history"));
     await_text_in(in_dir("history"), "\"holds\"");
@@ -180,7 +174,6 @@ static void notices_a_death(void **state)
 /* What is wrong is said in a sentence, before anything is started. */
 static void wrong_arguments(void **state)
 {
-    (void)state;
     static const struct {
         const char *arguments[6];
         int code;

@@ -199,7 +199,6 @@ static void holds_back_a_bounded_amount(void **state)
 /* Which can be led through a proxy, to whom, and why the others cannot. */
 static void urls(void **state)
 {
-    (void)state;
     static const struct {
         const char *url;
         const char *targets; /* NULL: none */

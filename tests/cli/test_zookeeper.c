@@ -19,7 +19,6 @@ static void ask_for_more_than_granted(void)
 /* The grace is chosen by what the server grants, so the mutex is obtained. */
 static void a_shorter_session_is_enough(void **state)
 {
-    (void)state;
     ask_for_more_than_granted();
     assert_int_equal(RUN("run", "--wait", "10s", "m", "--", "true"), 0);
     assert_string_equal(err_of(&last), "");
@@ -39,34 +38,15 @@ static void a_shorter_session_is_enough(void **state)
 /* One that was asked for and does not fit is refused by what the server grants. */
 static void a_grace_for_the_longer_session_is_refused(void **state)
 {
-    (void)state;
     ask_for_more_than_granted();
     assert_int_equal(RUN("run", "--grace", "8s", "m", "--", "true"), 64);
     assert_non_null(strstr(err_of(&last), "with a session of 10000 ms at most"));
-}
-
-/* A server that says nothing for a while: the command is told about, as on every store, and goes on when it is over. */
-static void a_silent_server_is_said(void **state)
-{
-    char url[96];
-    (void)state;
-    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/cli?session-timeout=8s", zookeeper.port);
-    setenv("SIMBA_URL", url, 1);
-    process p = START("-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("on"));
-    await_file(in_dir("on"));
-    server_signal(&zookeeper, SIGSTOP);
-    await_text_in(p.err_path, "warning: the lease of m cannot be renewed; the command will be stopped in ");
-    server_signal(&zookeeper, SIGCONT);
-    await_text_in(p.err_path, "info: the lease was renewed, later than it should have been; mutex=m id=");
-    assert_int_equal(finish(&p), 0);
-    assert_non_null(strstr(err_of(&p), "info: the lease could not be renewed yet; mutex=m id="));
 }
 
 /* The mutexes are in nodes that only another user may use: that ends a command that has had no answer yet. */
 static void somebody_elses_nodes_are_refused(void **state)
 {
     char url[96];
-    (void)state;
     snprintf(url, sizeof url, "zookeeper://keeper:word@127.0.0.1:%d/kept?acl=creator", zookeeper.port);
     setenv("SIMBA_URL", url, 1);
     assert_int_equal(RUN("run", "m", "--", "true"), 0);
@@ -78,7 +58,7 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {TEST(a_shorter_session_is_enough),
-                                       TEST(a_grace_for_the_longer_session_is_refused), TEST(a_silent_server_is_said),
+                                       TEST(a_grace_for_the_longer_session_is_refused),
                                        TEST(somebody_elses_nodes_are_refused)};
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -119,7 +119,7 @@ void check_revoked(sim *s, unsigned mutex, uint64_t token)
 
 static bool holds(const sim *s, const sim_handle *handle)
 {
-    return handle->is_member && handle_held_ns(s, handle) > 0 &&
+    return handle->is_contender && handle_held_ns(s, handle) > 0 &&
            !was_revoked(s, handle->mutex, handle->candidate.machine.token);
 }
 
@@ -171,7 +171,7 @@ void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, boo
     for (unsigned i = 0; i < s->handles; i++) {
         const sim_handle *handle = &s->handle[i];
         const sim_process *process = &s->process[handle->process];
-        if (i == grantee || !handle->is_member || handle->mutex != mutex || !process->alive ||
+        if (i == grantee || !handle->is_contender || handle->mutex != mutex || !process->alive ||
             was_revoked(s, mutex, handle->candidate.machine.token))
             continue;
         check_not_tidying(s, handle);
@@ -307,7 +307,7 @@ void check_step(sim *s, sim_handle *handle, const simba__contention *before, con
 
 void check_submit(sim *s, const sim_handle *handle, const simba__actions *actions)
 {
-    if (!handle->is_member)
+    if (!handle->is_contender)
         return;
     if (!handle->running || handle->stop_returned)
         check_broken(s, "S5", "%s asked for something after stop had returned", handle->name);
@@ -344,7 +344,8 @@ void check_callback(sim *s, sim_handle *handle, const simba__tell *tell)
 
 static bool contends(const sim *s, const sim_handle *handle)
 {
-    return handle->is_member && handle->running && !handle->candidate.machine.stop && s->process[handle->process].alive;
+    return handle->is_contender && handle->running && !handle->candidate.machine.stop &&
+           s->process[handle->process].alive;
 }
 
 static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
@@ -365,7 +366,7 @@ static void check_observers(sim *s)
         simba_owner owner;
         /* A push may be lost; the next reading is not. */
         const int64_t enough = SIM_OBSERVER_POLL_NS + s->timing.op_timeout_ns + sim_hand_over_ns(s);
-        if (handle->is_member || !handle->running || s->now - s->checks.changed_at[handle->mutex] < enough ||
+        if (handle->is_contender || !handle->running || s->now - s->checks.changed_at[handle->mutex] < enough ||
             s->now - handle->started_at < 2 * enough)
             continue;
         store_has_owner(s, handle->mutex, &owner);
@@ -420,7 +421,7 @@ void check_end(sim *s)
 {
     for (unsigned i = 0; i < s->handles; i++) {
         const sim_handle *handle = &s->handle[i];
-        if (!handle->is_member || !s->process[handle->process].alive)
+        if (!handle->is_contender || !s->process[handle->process].alive)
             continue;
         if (handle->running)
             check_broken(s, "S5", "%s has not stopped", handle->name);

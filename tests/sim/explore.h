@@ -8,7 +8,7 @@
  *   explore_store.c   the store: rows with and without push, and sessions
  *   explore_check.c   the promises
  *   explore_normal.c  one form for all worlds that differ in names and points in time alone
- *   explore_search.c  these worlds as a space for search.h, which finds the shortest way to what is broken
+ *   explore_search.c  finds the shortest way to what is broken
  *   explore_report.c  bounds as text, and what came of it
  */
 #ifndef TESTS_SIM_EXPLORE_H
@@ -18,14 +18,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { EXPLORE_MEMBERS = 3 };
+enum { EXPLORE_CONTENDERS = 3 };
 
 typedef enum explore_store { EXPLORE_PUSH, EXPLORE_POLL, EXPLORE_SESSION, EXPLORE_STORES } explore_store;
 
 /* How often something may happen on one way. Time itself has no bound. */
 typedef struct explore_bounds {
     explore_store store;
-    unsigned members;
+    unsigned contenders;
     unsigned tick_ms;
     unsigned ttl, transition; /* ticks; a session lasts as long as both together */
     unsigned margin, limit;   /* ticks; the stop margin and the hold limit */

@@ -84,8 +84,8 @@ static void name_anew(world *w)
         add(&nonces, &w->child[i].nonce);
         add(&tokens, &w->child[i].token);
     }
-    for (unsigned i = 0; i < w->bounds->members; i++) {
-        member *m = &w->member[i];
+    for (unsigned i = 0; i < w->bounds->contenders; i++) {
+        contender *m = &w->contender[i];
         add(&nonces, &m->machine.nonce);
         add(&tokens, &m->machine.token);
         add(&tokens, &m->machine.owner.token);
@@ -101,7 +101,7 @@ static void name_anew(world *w)
     rank_all(&tokens);
 }
 
-/* --- members ----------------------------------------------------------------------------------------- */
+/* --- contenders ----------------------------------------------------------------------------------------- */
 
 /* A copy without its times, whose gaps are zeroes too. */
 static void forget_owner_times(simba_owner *owner)
@@ -141,7 +141,7 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
     m->last_outcome = 0; /* only a locker reads it */
 }
 
-static void normalise_message(const member *m, message *what)
+static void normalise_message(const contender *m, message *what)
 {
     if (what->kind == NO_MESSAGE)
         return;
@@ -153,7 +153,7 @@ static void normalise_message(const member *m, message *what)
         what->session = 0;
 }
 
-static void normalise_member(const world *w, member *m)
+static void normalise_contender(const world *w, contender *m)
 {
     const int64_t shift = m->now.ns - WORLD_EPOCH_NS;
     m->now.ns = WORLD_EPOCH_NS;
@@ -191,15 +191,29 @@ void world_normalise(world *w)
     }
     for (unsigned i = 0; i < WORLD_SESSIONS; i++)
         set_back(&w->session[i].expires_at, shift, WORLD_EPOCH_NS);
-    for (unsigned i = 0; i < w->bounds->members; i++)
-        normalise_member(w, &w->member[i]);
+    for (unsigned i = 0; i < w->bounds->contenders; i++)
+        normalise_contender(w, &w->contender[i]);
     name_anew(w);
 }
 
-/* Of its bytes: worlds are made by memset and by copying, and all structs are assigned member by member or as a whole from
- * others that were, so gaps between members are zeroes. */
+/* Not 0. */
+static uint64_t hash_of(const void *bytes, size_t size)
+{
+    uint64_t hash = 0x9e3779b97f4a7c15;
+    for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, (const unsigned char *)bytes + i, size - i < sizeof word ? size - i : sizeof word);
+        hash = (hash ^ word) * 0xff51afd7ed558ccd;
+        hash ^= hash >> 32;
+    }
+    hash = (hash ^ (hash >> 29)) * 0xc4ceb9fe1a85ec53;
+    return hash ? hash : 1;
+}
+
+/* Of its bytes: worlds are made by memset and by copying, and all structs are assigned contender by contender or as a whole from
+ * others that were, so gaps between contenders are zeroes. */
 uint64_t world_hash(const world *w)
 {
     const size_t from = offsetof(world, losses), to = world_size(w) / sizeof(uint64_t) * sizeof(uint64_t);
-    return search_hash((const unsigned char *)w + from, to - from);
+    return hash_of((const unsigned char *)w + from, to - from);
 }

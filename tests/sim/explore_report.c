@@ -14,7 +14,7 @@ typedef struct bound {
 } bound;
 
 static const bound bounds_known[] = {
-    {"members", offsetof(explore_bounds, members), EXPLORE_MEMBERS},
+    {"contenders", offsetof(explore_bounds, contenders), EXPLORE_CONTENDERS},
     {"tick", offsetof(explore_bounds, tick_ms), 1000},
     {"ttl", offsetof(explore_bounds, ttl), 8},
     {"transition", offsetof(explore_bounds, transition), 8},
@@ -56,7 +56,7 @@ bool explore_parse(const char *text, explore_bounds *bounds)
         text = *end ? end + 1 : end;
     }
     simba__timing timing;
-    return bounds->members > 0 && bounds->tick_ms > 0 && bounds->ttl > 0 && bounds->transition > 0 &&
+    return bounds->contenders > 0 && bounds->tick_ms > 0 && bounds->ttl > 0 && bounds->transition > 0 &&
            world_timing(bounds, &timing);
 }
 

@@ -22,7 +22,7 @@ bool explore_store_is_free(const world *w)
 }
 
 /* Later news overtakes news that nobody has taken: what remains is that something has changed. */
-static void push(member *m, simba_push_kind kind, uint64_t token, int64_t left_ms)
+static void push(contender *m, simba_push_kind kind, uint64_t token, int64_t left_ms)
 {
     const bool is_other = m->push != 0 && m->push != kind + 1;
     for (unsigned i = 0; i < WORLD_MESSAGES; i++)
@@ -39,13 +39,13 @@ static void spread_news(world *w)
     simba_owner owner;
     int64_t now_ms;
     simba__row_show(&w->row, store_of(w), &owner, &now_ms);
-    for (unsigned i = 0; i < w->bounds->members && w->bounds->store == EXPLORE_PUSH; i++) {
-        if (!w->member[i].is_watching)
+    for (unsigned i = 0; i < w->bounds->contenders && w->bounds->store == EXPLORE_PUSH; i++) {
+        if (!w->contender[i].is_watching)
             continue;
         if (simba_owner_is_none(&owner))
-            push(&w->member[i], SIMBA_PUSH_RELEASED, 0, 0);
+            push(&w->contender[i], SIMBA_PUSH_RELEASED, 0, 0);
         else
-            push(&w->member[i], SIMBA_PUSH_ACQUIRED, owner.token, owner.transition_at_ms - now_ms);
+            push(&w->contender[i], SIMBA_PUSH_ACQUIRED, owner.token, owner.transition_at_ms - now_ms);
     }
 }
 
@@ -97,7 +97,7 @@ static void first_has_changed(world *w)
     if (w->children == 0)
         return;
     check_world_granted(w, w->child[0].nonce, w->child[0].token);
-    member *m = &w->member[w->child[0].member];
+    contender *m = &w->contender[w->child[0].contender];
     if (m->is_alive && m->machine.nonce == w->child[0].nonce)
         push(m, SIMBA_PUSH_RELEASED, 0, 0);
 }
@@ -124,7 +124,7 @@ static bool is_first(const world *w, const message *what)
     return w->children > 0 && w->child[0].nonce == what->nonce && w->child[0].session == what->session;
 }
 
-static simba_outcome acquire(world *w, const member *m, const message *what)
+static simba_outcome acquire(world *w, const contender *m, const message *what)
 {
     unsigned index = find_child(w, what->nonce);
     if (index < w->children && w->child[index].session != what->session) {
@@ -132,8 +132,10 @@ static simba_outcome acquire(world *w, const member *m, const message *what)
         index = w->children;
     }
     if (index == w->children && w->children < WORLD_CHILDREN) {
-        w->child[w->children++] = (child){
-            .nonce = what->nonce, .token = ++w->zxid, .session = what->session, .member = (uint8_t)(m - w->member)};
+        w->child[w->children++] = (child){.nonce = what->nonce,
+                                          .token = ++w->zxid,
+                                          .session = what->session,
+                                          .contender = (uint8_t)(m - w->contender)};
         if (w->children == 1)
             first_has_changed(w);
     }
@@ -156,7 +158,7 @@ static simba_outcome release(world *w, const message *what)
 }
 
 /* Of a session that is over nothing is carried out. Its client finds out by the next beat. */
-static void carry_out_in_session(world *w, member *m, message *what)
+static void carry_out_in_session(world *w, contender *m, message *what)
 {
     session *its = find_session(w, what->session);
     if (!its) {
@@ -177,8 +179,8 @@ static bool is_known(const world *w, uint32_t id)
     for (unsigned i = 0; i < WORLD_SESSIONS; i++)
         if (w->session[i].id == id)
             return true;
-    for (unsigned i = 0; i < w->bounds->members; i++) {
-        const member *m = &w->member[i];
+    for (unsigned i = 0; i < w->bounds->contenders; i++) {
+        const contender *m = &w->contender[i];
         if (m->session == id || m->beat_session == id)
             return true;
         for (unsigned k = 0; k < WORLD_MESSAGES; k++)
@@ -197,7 +199,7 @@ static uint32_t new_session(const world *w)
     return id;
 }
 
-void explore_store_hear(world *w, member *m)
+void explore_store_hear(world *w, contender *m)
 {
     session *its = find_session(w, m->beat_session);
     if (!its && m->beat_session) {
@@ -229,7 +231,7 @@ void explore_store_expire(world *w, session *which)
 
 /* --- both ------------------------------------------------------------------------------------------- */
 
-void explore_store_carry_out(world *w, member *m, message *what)
+void explore_store_carry_out(world *w, contender *m, message *what)
 {
     if (w->bounds->store == EXPLORE_SESSION)
         carry_out_in_session(w, m, what);
@@ -244,11 +246,11 @@ void explore_store_carry_out(world *w, member *m, message *what)
 
 static void mark_revoked(world *w, uint64_t nonce, uint64_t token)
 {
-    for (unsigned i = 0; i < w->bounds->members; i++)
-        if (w->member[i].machine.nonce == nonce && w->member[i].is_alive) {
-            w->member[i].revoked_token = token;
+    for (unsigned i = 0; i < w->bounds->contenders; i++)
+        if (w->contender[i].machine.nonce == nonce && w->contender[i].is_alive) {
+            w->contender[i].revoked_token = token;
             if (w->bounds->store == EXPLORE_SESSION)
-                push(&w->member[i], SIMBA_PUSH_CHANGED, 0, 0);
+                push(&w->contender[i], SIMBA_PUSH_CHANGED, 0, 0);
         }
 }
 

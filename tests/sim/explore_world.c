@@ -10,7 +10,7 @@
 
 size_t world_size(const world *w)
 {
-    return offsetof(world, member) + w->bounds->members * sizeof w->member[0];
+    return offsetof(world, contender) + w->bounds->contenders * sizeof w->contender[0];
 }
 
 int64_t world_tick_ns(const world *w)
@@ -26,18 +26,18 @@ static unsigned caps_of(const world *w)
     return caps[w->bounds->store];
 }
 
-static unsigned index_of(const world *w, const member *m)
+static unsigned index_of(const world *w, const contender *m)
 {
-    return (unsigned)(m - w->member);
+    return (unsigned)(m - w->contender);
 }
 
-void world_say(world *w, const member *m, const char *format, ...)
+void world_say(world *w, const contender *m, const char *format, ...)
 {
     va_list args;
     if (!w->log)
         return;
     if (m)
-        fprintf(w->log, "%lld member-%u ", (long long)w->log_ns, index_of(w, m) + 1);
+        fprintf(w->log, "%lld contender-%u ", (long long)w->log_ns, index_of(w, m) + 1);
     else
         fprintf(w->log, "%lld store ", (long long)w->log_ns);
     va_start(args, format);
@@ -49,7 +49,7 @@ void world_say(world *w, const member *m, const char *format, ...)
 /* --- messages --------------------------------------------------------------------------------------- */
 
 /* Two of a contender can be under way at a time. One more, and the older one is as good as lost. */
-static message *room_for_message(member *m)
+static message *room_for_message(contender *m)
 {
     for (unsigned i = 0; i < WORLD_MESSAGES; i++)
         if (m->message[i].kind == NO_MESSAGE)
@@ -58,7 +58,7 @@ static message *room_for_message(member *m)
     return &m->message[WORLD_MESSAGES - 1];
 }
 
-static void send_request(member *m, const simba__actions *actions)
+static void send_request(contender *m, const simba__actions *actions)
 {
     *room_for_message(m) = (message){.kind = REQUEST,
                                      .op = (uint8_t)actions->op,
@@ -73,7 +73,7 @@ static void send_request(member *m, const simba__actions *actions)
 
 /* --- what the machines want -------------------------------------------------------------------------- */
 
-static void watch(world *w, member *m)
+static void watch(world *w, contender *m)
 {
     const bool wants = m->is_running && simba__contention_wants_news(&m->machine, caps_of(w), false);
     if (wants && !m->is_watching && w->bounds->store == EXPLORE_PUSH)
@@ -81,7 +81,7 @@ static void watch(world *w, member *m)
     m->is_watching = wants;
 }
 
-static void look_if_stopped(member *m)
+static void look_if_stopped(contender *m)
 {
     if (m->wants_stop && !m->is_running && m->callback == NO_CALLBACK && !m->pending.acquired && !m->pending.released) {
         m->wants_stop = false;
@@ -91,7 +91,7 @@ static void look_if_stopped(member *m)
 
 struct moment {
     world *w;
-    const member *m;
+    const contender *m;
 };
 
 static void say_words(void *user, const char *words)
@@ -100,7 +100,7 @@ static void say_words(void *user, const char *words)
     world_say(moment->w, moment->m, "%s", words);
 }
 
-void world_step(world *w, member *m, simba__event *event)
+void world_step(world *w, contender *m, simba__event *event)
 {
     simba__actions actions;
     struct moment moment = {w, m};
@@ -126,7 +126,7 @@ void world_step(world *w, member *m, simba__event *event)
     look_if_stopped(m);
 }
 
-static void ack(world *w, member *m)
+static void ack(world *w, contender *m)
 {
     simba__event event = {.kind = SIMBA__EV_ACK};
     world_step(w, m, &event);
@@ -134,12 +134,12 @@ static void ack(world *w, member *m)
 
 /* --- callbacks --------------------------------------------------------------------------------------- */
 
-static bool has_to_tell(const member *m)
+static bool has_to_tell(const contender *m)
 {
     return m->is_alive && m->callback == NO_CALLBACK && (m->pending.acquired || m->pending.released);
 }
 
-static void begin_callback(world *w, member *m)
+static void begin_callback(world *w, contender *m)
 {
     simba__event look = {.kind = SIMBA__EV_TIMER};
     simba__tell tell;
@@ -157,7 +157,7 @@ static void begin_callback(world *w, member *m)
     look_if_stopped(m);
 }
 
-static void end_callback(world *w, member *m)
+static void end_callback(world *w, contender *m)
 {
     const bool was_released = m->callback == IN_RELEASED;
     world_say(w, m, "returned");
@@ -171,7 +171,7 @@ static void end_callback(world *w, member *m)
 
 /* --- what comes in ----------------------------------------------------------------------------------- */
 
-static void take_reply(world *w, member *m, const message *reply)
+static void take_reply(world *w, contender *m, const message *reply)
 {
     simba_request request = {.op = (simba_op)reply->op, .id = ID, .token = reply->token};
     simba_reply *answer = &request.reply;
@@ -190,12 +190,12 @@ static void take_reply(world *w, member *m, const message *reply)
     world_step(w, m, &event);
 }
 
-static void fail_request(world *w, member *m, int status)
+static void fail_request(world *w, contender *m, int status)
 {
     take_reply(w, m, &(message){.op = m->machine.op, .status = status, .generation = m->machine.generation});
 }
 
-static void take_push(world *w, member *m)
+static void take_push(world *w, contender *m)
 {
     simba_push push = {.kind = (simba_push_kind)(m->push - 1), .now_ms = 1};
     simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
@@ -213,7 +213,7 @@ static void take_push(world *w, member *m)
         world_step(w, m, &event);
 }
 
-static void deliver(world *w, member *m, message *what)
+static void deliver(world *w, contender *m, message *what)
 {
     if (what->kind == REQUEST) {
         explore_store_carry_out(w, m, what);
@@ -224,7 +224,7 @@ static void deliver(world *w, member *m, message *what)
     take_reply(w, m, &reply);
 }
 
-void world_lose_session(world *w, member *m)
+void world_lose_session(world *w, contender *m)
 {
     simba_push push = {.kind = SIMBA_PUSH_SESSION_LOST};
     simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
@@ -238,7 +238,7 @@ void world_lose_session(world *w, member *m)
 
 /* --- life and death ----------------------------------------------------------------------------------- */
 
-static void start(world *w, member *m)
+static void start(world *w, contender *m)
 {
     simba__event event = {.kind = SIMBA__EV_START, .seed = index_of(w, m) + 1};
     if (!m->is_alive) {
@@ -259,7 +259,7 @@ static void start(world *w, member *m)
     world_step(w, m, &event);
 }
 
-static void stop(world *w, member *m)
+static void stop(world *w, contender *m)
 {
     simba__event event = {.kind = SIMBA__EV_STOP};
     m->wants_stop = true;
@@ -267,7 +267,7 @@ static void stop(world *w, member *m)
 }
 
 /* Requests that it has sent go on their way. Requests that wait for a session were not sent. */
-static void kill_member(member *m)
+static void kill_contender(contender *m)
 {
     m->is_alive = m->is_running = m->is_outstanding = m->is_watching = false;
     m->app_leads = m->told_acquired = m->wants_stop = m->has_stopped = false;
@@ -293,40 +293,40 @@ void world_begin(world *w, const explore_bounds *bounds, const simba__timing *ti
     w->timing = timing;
     w->losses = (uint8_t)bounds->losses;
     w->kills = (uint8_t)bounds->kills;
-    w->starts = (uint8_t)(bounds->starts + bounds->members);
+    w->starts = (uint8_t)(bounds->starts + bounds->contenders);
     w->stops = (uint8_t)bounds->stops;
     w->forces = (uint8_t)bounds->forces;
     w->pauses = (uint8_t)bounds->pauses;
     w->delays = (uint8_t)bounds->delays;
     w->store_ns = WORLD_EPOCH_NS;
     w->row.counts_tokens = true;
-    for (unsigned i = 0; i < bounds->members; i++) {
-        w->member[i].now = (simba_local){WORLD_EPOCH_NS};
-        w->member[i].machine.timing = timing;
-        kill_member(&w->member[i]);
+    for (unsigned i = 0; i < bounds->contenders; i++) {
+        w->contender[i].now = (simba_local){WORLD_EPOCH_NS};
+        w->contender[i].machine.timing = timing;
+        kill_contender(&w->contender[i]);
     }
 }
 
 /* --- choices ----------------------------------------------------------------------------------------- */
 
-static bool is_due(const member *m, simba_local at)
+static bool is_due(const contender *m, simba_local at)
 {
     return m->is_alive && simba__local_reached(m->now, at);
 }
 
-static bool beats(const world *w, const member *m)
+static bool beats(const world *w, const contender *m)
 {
     return w->bounds->store == EXPLORE_SESSION && m->is_alive && m->beat == NO_BEAT && is_due(m, m->beat_at);
 }
 
 /* Is there something that only a paused contender leaves undone when time goes on? */
-static bool is_busy(const world *w, const member *m)
+static bool is_busy(const world *w, const contender *m)
 {
     return (m->is_running && is_due(m, m->timer)) || (m->is_outstanding && is_due(m, m->deadline)) || has_to_tell(m) ||
            beats(w, m);
 }
 
-static bool is_waited_for(const member *m)
+static bool is_waited_for(const contender *m)
 {
     return m->message[0].kind != NO_MESSAGE || m->message[1].kind != NO_MESSAGE || m->push != 0 || m->beat != NO_BEAT;
 }
@@ -335,9 +335,9 @@ static bool is_waited_for(const member *m)
 static void count_late(const world *w, uint8_t *ret_pauses, uint8_t *ret_delays)
 {
     *ret_pauses = *ret_delays = 0;
-    for (unsigned i = 0; i < w->bounds->members; i++) {
-        *ret_pauses |= is_busy(w, &w->member[i]);
-        *ret_delays |= is_waited_for(&w->member[i]);
+    for (unsigned i = 0; i < w->bounds->contenders; i++) {
+        *ret_pauses |= is_busy(w, &w->contender[i]);
+        *ret_delays |= is_waited_for(&w->contender[i]);
     }
     for (unsigned i = 0; i < WORLD_SESSIONS; i++)
         *ret_delays |= w->session[i].id && w->store_ns >= w->session[i].expires_at;
@@ -350,11 +350,13 @@ static bool may_tick(const world *w)
     return pauses <= w->pauses && delays <= w->delays;
 }
 
-static int64_t tick_of(const world *w, const member *m)
+static int64_t tick_of(const world *w, const contender *m)
 {
     const int64_t tick_ns = world_tick_ns(w);
     const int64_t drift = tick_ns / 1000000 * w->timing->drift_ppm / 2 * w->bounds->drifts;
-    return index_of(w, m) == 0 ? tick_ns - drift : index_of(w, m) + 1 == w->bounds->members ? tick_ns + drift : tick_ns;
+    return index_of(w, m) == 0                           ? tick_ns - drift
+           : index_of(w, m) + 1 == w->bounds->contenders ? tick_ns + drift
+                                                         : tick_ns;
 }
 
 static void tick(world *w)
@@ -363,8 +365,8 @@ static void tick(world *w)
     count_late(w, &pauses, &delays);
     w->pauses = (uint8_t)(w->pauses - pauses);
     w->delays = (uint8_t)(w->delays - delays);
-    for (unsigned i = 0; i < w->bounds->members; i++)
-        w->member[i].now.ns += tick_of(w, &w->member[i]);
+    for (unsigned i = 0; i < w->bounds->contenders; i++)
+        w->contender[i].now.ns += tick_of(w, &w->contender[i]);
     w->store_ns += world_tick_ns(w);
     w->log_ns += world_tick_ns(w);
 }
@@ -376,16 +378,16 @@ typedef struct list {
 
 static void offer(list *l, bool is_open, choice_kind kind, unsigned who, unsigned slot)
 {
-    if (is_open && l->count < SEARCH_CHOICES)
+    if (is_open && l->count < WORLD_CHOICES)
         l->at[l->count++] = (choice){(uint8_t)kind, (uint8_t)who, (uint8_t)slot};
 }
 
-static bool has_request_before(const member *m, unsigned slot)
+static bool has_request_before(const contender *m, unsigned slot)
 {
     return slot > 0 && m->message[slot - 1].kind == REQUEST;
 }
 
-static bool has_reply_before_push(const member *m)
+static bool has_reply_before_push(const contender *m)
 {
     for (unsigned i = 0; i < WORLD_MESSAGES; i++)
         if (m->message[i].kind == REPLY && !m->message[i].is_behind_push)
@@ -396,7 +398,7 @@ static bool has_reply_before_push(const member *m)
 static void offer_messages(const world *w, unsigned who, list *l)
 {
     const bool is_session = w->bounds->store == EXPLORE_SESSION;
-    const member *m = &w->member[who];
+    const contender *m = &w->contender[who];
     for (unsigned i = 0; i < WORLD_MESSAGES; i++) {
         const bool is_request = m->message[i].kind == REQUEST;
         /* The requests of a session arrive in order and once, and not before there is one. */
@@ -418,7 +420,7 @@ static void offer_messages(const world *w, unsigned who, list *l)
 
 static void offer_session(const world *w, unsigned who, list *l)
 {
-    const member *m = &w->member[who];
+    const contender *m = &w->contender[who];
     offer(l, beats(w, m), CHOICE_BEAT, who, 0);
     offer(l, m->beat != NO_BEAT, CHOICE_HEAR, who, 0);
     offer(l, m->beat != NO_BEAT && w->losses, CHOICE_LOSE_BEAT, who, 0);
@@ -427,7 +429,7 @@ static void offer_session(const world *w, unsigned who, list *l)
 /* Nobody starts while an equal one before it has not: they would be each other under another name. */
 static bool may_start(const world *w, unsigned who)
 {
-    const member *m = &w->member[who];
+    const contender *m = &w->contender[who];
     return w->starts && !m->is_running && !m->wants_stop && m->callback == NO_CALLBACK && !m->pending.released;
 }
 
@@ -435,8 +437,8 @@ unsigned world_choices(const world *w, choice *ret_choices)
 {
     list l = {ret_choices, 0};
     offer(&l, may_tick(w), CHOICE_TICK, 0, 0);
-    for (unsigned i = 0; i < w->bounds->members; i++) {
-        const member *m = &w->member[i];
+    for (unsigned i = 0; i < w->bounds->contenders; i++) {
+        const contender *m = &w->contender[i];
         /* First: when all is well (world_settle), a session is kept up whatever else there is to do. */
         if (w->bounds->store == EXPLORE_SESSION)
             offer_session(w, i, &l);
@@ -455,7 +457,7 @@ unsigned world_choices(const world *w, choice *ret_choices)
     return l.count;
 }
 
-static void beat(member *m)
+static void beat(contender *m)
 {
     m->beat = BEAT;
     m->beat_session = m->session;
@@ -463,7 +465,7 @@ static void beat(member *m)
 }
 
 /* Its answer is heard by the one that asked. */
-static void hear(world *w, member *m)
+static void hear(world *w, contender *m)
 {
     simba_push back = {.kind = SIMBA_PUSH_SESSION_BACK};
     simba__event event = {.kind = SIMBA__EV_PUSH, .push = &back};
@@ -490,7 +492,7 @@ static void hear(world *w, member *m)
         world_step(w, m, &event);
 }
 
-static void lose_beat(const world *w, member *m)
+static void lose_beat(const world *w, contender *m)
 {
     m->beat = NO_BEAT;
     m->beat_at = simba__local_add(m->now, world_tick_ns(w) / 10 * 9);
@@ -501,7 +503,7 @@ void world_choose(world *w, choice what)
     static const char *const unlogged[] = {
         [CHOICE_LOSE] = "lost",   [CHOICE_REPEAT] = "repeated", [CHOICE_LOSE_PUSH] = "lost",
         [CHOICE_KILL] = "killed", [CHOICE_LOSE_BEAT] = "lost",  [CHOICE_REFUSE] = "refused"};
-    member *m = &w->member[what.member];
+    contender *m = &w->contender[what.contender];
     message *slot = &m->message[what.slot % WORLD_MESSAGES];
     simba__event timer = {.kind = SIMBA__EV_TIMER};
     if (what.kind < sizeof unlogged / sizeof *unlogged && unlogged[what.kind])
@@ -556,7 +558,7 @@ void world_choose(world *w, choice what)
         break;
     case CHOICE_KILL:
         w->kills--;
-        kill_member(m);
+        kill_contender(m);
         break;
     case CHOICE_FORCE:
         w->forces--;
@@ -589,7 +591,7 @@ void world_heal(world *w)
 
 void world_settle(world *w)
 {
-    choice choices[SEARCH_CHOICES];
+    choice choices[WORLD_CHOICES];
     for (unsigned steps = 0; steps < 1000 && !w->promise; steps++) {
         const unsigned count = world_choices(w, choices);
         const unsigned first = count > 0 && choices[0].kind == CHOICE_TICK ? 1 : 0;

@@ -6,9 +6,12 @@
 #include "core/pending.h"
 #include "core/row.h"
 #include "sim/explore.h"
-#include "sim/search.h"
 
-enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6 };
+enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6, WORLD_CHOICES = 64 };
+
+typedef struct choice {
+    uint8_t kind, contender, slot;
+} choice;
 
 /* The time of all clocks in the normal form. */
 #define WORLD_EPOCH_NS INT64_C(1000000000000)
@@ -54,7 +57,7 @@ typedef enum beat_kind { NO_BEAT, BEAT, BEAT_HEARD, BEAT_EXPIRED } beat_kind;
 
 typedef enum callback { NO_CALLBACK, IN_ACQUIRED, IN_RELEASED } callback;
 
-typedef struct member {
+typedef struct contender {
     simba__contention machine;
     simba__pending pending;
     simba_local now; /* by its own clock */
@@ -71,12 +74,12 @@ typedef struct member {
     uint8_t beat;
     uint32_t session, beat_session; /* 0: none */
     simba_local session_until, beat_at;
-} member;
+} contender;
 
 typedef struct child {
     uint64_t nonce, token;
     uint32_t session;
-    uint8_t member;
+    uint8_t contender;
 } child;
 
 typedef struct session {
@@ -103,42 +106,42 @@ typedef struct world {
     unsigned children;
     session session[WORLD_SESSIONS];
     uint64_t token_granted, token_held;
-    member member[EXPLORE_MEMBERS]; /* the last one is cut off where it is not needed */
+    contender contender[EXPLORE_CONTENDERS]; /* the last one is cut off where it is not needed */
 } world;
 
 /* --- explore_world.c --- */
 void world_begin(world *w, const explore_bounds *bounds, const simba__timing *timing);
 unsigned world_choices(const world *w, choice *ret_choices);
 void world_choose(world *w, choice what);
-void world_step(world *w, member *m, simba__event *event);
+void world_step(world *w, contender *m, simba__event *event);
 size_t world_size(const world *w);
 int64_t world_tick_ns(const world *w);
 /* From here on nothing fails, everything is done at once, and time goes on when there is nothing to do. */
 void world_heal(world *w);
 /* Until the next tick, healed. */
 void world_settle(world *w);
-void world_say(world *w, const member *m, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void world_lose_session(world *w, member *m);
+void world_say(world *w, const contender *m, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void world_lose_session(world *w, contender *m);
 
 /* --- explore_store.c --- */
 simba__row_now store_of(const world *w);
 /* Carry out the request, which becomes its own reply. */
-void explore_store_carry_out(world *w, member *m, message *what);
+void explore_store_carry_out(world *w, contender *m, message *what);
 void explore_store_force(world *w);
 bool explore_store_is_free(const world *w);
-void explore_store_hear(world *w, member *m);
+void explore_store_hear(world *w, contender *m);
 void explore_store_expire(world *w, session *which);
 int64_t explore_session_ms(const world *w);
 
 /* --- explore_check.c --- */
 void check_world_broken(world *w, const char *promise, const char *format, ...) __attribute__((format(printf, 3, 4)));
-bool check_world_holds(const world *w, const member *m);
+bool check_world_holds(const world *w, const contender *m);
 /* The promises about a world as it is. */
 void check_world_now(world *w);
 void check_world_granted(world *w, uint64_t nonce, uint64_t token);
-void check_world_acquired(world *w, const member *m);
-void check_world_submit(world *w, const member *m, const simba__actions *actions);
-void check_world_callback(world *w, member *m, const simba__tell *tell);
+void check_world_acquired(world *w, const contender *m);
+void check_world_submit(world *w, const contender *m, const simba__actions *actions);
+void check_world_callback(world *w, contender *m, const simba__tell *tell);
 /* Check the promises about the future of this world when all is well. Does not change the world. */
 void check_world_future(const world *w, world *scratch);
 

@@ -16,13 +16,13 @@ static void observe(sim *s, const sim_item *item)
     handle->process = item->who;
     handle->mutex = (uint8_t)item->arg;
     handle->id = "";
-    snprintf(handle->name, sizeof handle->name, "%c/observer%u", 'a' + item->who, s->handles - s->plan->members);
+    snprintf(handle->name, sizeof handle->name, "%c/observer%u", 'a' + item->who, s->handles - s->plan->contenders);
     handle_make(s, handle);
     s->handles++;
     handle_start(s, handle);
 }
 
-static void member_item(sim *s, const sim_item *item)
+static void contender_item(sim *s, const sim_item *item)
 {
     sim_handle *handle = &s->handle[item->who];
     const int64_t lease_ns = s->timing.ttl_ns + s->timing.transition_ns;
@@ -130,8 +130,8 @@ void fault_item(sim *s, const sim_event *event)
 {
     const sim_item *item = &s->plan->item[event->arg];
     const int64_t until = min64(s->now + item->for_ns, s->plan->horizon_ns);
-    const bool of_member = item->kind <= SIM_ITEM_SLOW;
-    sim_process *process = &s->process[of_member ? s->handle[item->who].process : item->who];
+    const bool of_contender = item->kind <= SIM_ITEM_SLOW;
+    sim_process *process = &s->process[of_contender ? s->handle[item->who].process : item->who];
     if (s->healed && item->kind > SIM_ITEM_STOP)
         return; /* it was to happen to a process that did not run */
     switch ((sim_item_kind)item->kind) {
@@ -142,7 +142,7 @@ void fault_item(sim *s, const sim_event *event)
         if (process_is_paused(s, process))
             sim_plan_event(s, EV_ITEM, 0, process->paused_until + 2000, 0, event->arg);
         else
-            member_item(s, item);
+            contender_item(s, item);
         break;
     case SIM_ITEM_OBSERVE:
         if (process_is_paused(s, process))

@@ -62,7 +62,7 @@ static void told_locker(sim *s, sim_handle *handle, const simba__actions *action
     }
 }
 
-static void tell_member(sim *s, sim_handle *handle, const simba__actions *actions)
+static void tell_contender(sim *s, sim_handle *handle, const simba__actions *actions)
 {
     if (handle->locker)
         told_locker(s, handle, actions);
@@ -77,16 +77,16 @@ static void act(sim *s, sim_handle *handle, const simba__actions *actions)
         client_ask(handle, actions);
     }
     client_set_timer(handle, actions->timer);
-    client_want(handle, !actions->done && (handle->is_member ? simba__contention_wants_news(
-                                                                   &handle->candidate.machine, s->backend.caps,
-                                                                   handle->candidate.handle.observes)
-                                                             : handle->observation.phase != SIMBA__OBSERVES_NOT));
-    if (handle->is_member)
-        tell_member(s, handle, actions);
+    client_want(handle, !actions->done && (handle->is_contender ? simba__contention_wants_news(
+                                                                      &handle->candidate.machine, s->backend.caps,
+                                                                      handle->candidate.handle.observes)
+                                                                : handle->observation.phase != SIMBA__OBSERVES_NOT));
+    if (handle->is_contender)
+        tell_contender(s, handle, actions);
     if (actions->done) {
         handle->running = false;
         client_end(handle);
-        s->verdict.contender_ns += handle->is_member ? s->now - handle->started_at : 0;
+        s->verdict.contender_ns += handle->is_contender ? s->now - handle->started_at : 0;
         look_if_stop_returned(handle);
     }
     if (actions->released && handle->locker)
@@ -123,7 +123,7 @@ static void publish(const sim *s, sim_handle *handle)
     handle->margin_ns = session && handle->candidate.machine.phase == SIMBA__HOLD ? s->timing.stop_margin_ns : 0;
 }
 
-static void step_member(sim *s, sim_handle *handle, simba__event *event, simba__actions *ret_actions)
+static void step_contender(sim *s, sim_handle *handle, simba__event *event, simba__actions *ret_actions)
 {
     const simba__contention before = handle->candidate.machine;
     const simba__step step = {&handle->candidate.machine, event, ret_actions};
@@ -140,8 +140,8 @@ void handle_step(sim *s, sim_handle *handle, simba__event *event)
     simba__actions actions;
     event->now = process_event_time(s, process);
     event->session_until = process->session_until;
-    if (handle->is_member)
-        step_member(s, handle, event, &actions);
+    if (handle->is_contender)
+        step_contender(s, handle, event, &actions);
     else
         simba__observation_step(&handle->observation, event, s->timing.op_timeout_ns, &actions);
     event->used = actions.used;
@@ -217,7 +217,7 @@ void handle_start(sim *s, sim_handle *handle)
     handle->life += handle->locker;
     handle->held = false;
     handle->started_at = s->now;
-    if (!handle->is_member)
+    if (!handle->is_contender)
         sim_log(s, handle->name, "start");
     simba__event event = {.kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2)};
     if (handle->locker && !handle->try_once && sim_chance(s, 500))
@@ -255,7 +255,7 @@ void handle_make(sim *s, sim_handle *handle)
 {
     simba__contention *machine = &handle->candidate.machine;
     client_adopt(handle);
-    if (handle->is_member) {
+    if (handle->is_contender) {
         simba__contention_init(machine, &s->timing, s->backend.caps & SIMBA_CAP_QUEUE);
         machine->once = handle->locker;
         machine->try_once = handle->try_once;

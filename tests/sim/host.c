@@ -106,8 +106,6 @@ static uint64_t host_random(simba_host *host)
 
 static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
 {
-    (void)host;
-    (void)level;
     if (strstr(format, "no ZooKeeper would")) {
         fprintf(stderr, "simba-sim: a store does not understand what its server says\n");
         abort();
@@ -116,8 +114,6 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 
 static void host_forgets(simba_host *host, const char *format, ...)
 {
-    (void)host;
-    (void)format;
 }
 
 /* --- timers ------------------------------------------------------------------------------------------ */
@@ -170,7 +166,6 @@ static void fire(sim_client *client)
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
     const simba_error error = {.code = code};
-    (void)format;
     request->reply = (simba_reply){.status = code};
     simba__window_complete(&of(host)->window, request, &error, event_time(of(host)));
 }
@@ -189,17 +184,11 @@ static void host_complete(simba_host *host, simba_request *request)
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
 {
-    (void)host;
-    (void)request;
-    (void)row;
     return 0;
 }
 
 static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
 {
-    (void)host;
-    (void)request;
-    (void)finding;
     return 0;
 }
 
@@ -259,7 +248,7 @@ static void step(simba__handle *base, simba__event *event)
     handle_step(handle_of(base)->s, handle_of(base), event);
 }
 
-static const simba__handle_type member_type = {.step = step, .contends = true};
+static const simba__handle_type contender_type = {.step = step, .contends = true};
 static const simba__handle_type observer_type = {.step = step};
 
 static void on_timer(simba_timer *timer, simba_local now)
@@ -275,10 +264,10 @@ void client_adopt(sim_handle *handle)
 {
     simba__handle *base = &handle->candidate.handle;
     *base = (simba__handle){
-        .type = handle->is_member ? &member_type : &observer_type,
+        .type = handle->is_contender ? &contender_type : &observer_type,
         .watch = simba__watches_get(&client_of(handle)->watches, sim_mutex_name(handle->mutex)),
         .timer.fire = on_timer,
-        .observes = !handle->is_member || (!handle->locker && handle->process % 2 == 0),
+        .observes = !handle->is_contender || (!handle->locker && handle->process % 2 == 0),
     };
     if (simba__timers_reserve(&client_of(handle)->timers, 1) < 0)
         abort();
@@ -312,7 +301,7 @@ void client_add(sim_handle *handle, simba__request *request, client_done *done)
 void client_ask(sim_handle *handle, const simba__actions *actions)
 {
     simba_request wanted = {.mutex = sim_mutex_name(handle->mutex), .id = handle->id};
-    simba__actions_request(actions, handle->is_member ? &handle->s->timing : NULL, &wanted);
+    simba__actions_request(actions, handle->is_contender ? &handle->s->timing : NULL, &wanted);
     simba__request *request = simba__request_new(&wanted, actions->timeout_ns);
     if (request)
         request->latest = actions->latest;
@@ -382,19 +371,16 @@ static void host_work(simba_host *host, simba_job *job)
 
 static int host_io_add(simba_host *host, simba_io *io)
 {
-    (void)host;
     return sockets_attach(io, io->interest);
 }
 
 static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
-    (void)host;
     return sockets_attach(io, interest);
 }
 
 static void host_io_remove(simba_host *host, simba_io *io)
 {
-    (void)host;
     sockets_detach(io);
 }
 

@@ -10,7 +10,6 @@
 #include <time.h>
 
 #include "sim/explore.h"
-#include "sim/machine.h"
 #include "sim/report.h"
 #include "sim/scenarios.h"
 #include "sim/sim.h"
@@ -39,12 +38,9 @@ static const char usage[] =
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
     "                   the models of stores\n"
-    "  --machine NAME   not seeds: every interleaving of one machine of a store and its servers:\n"
-    "                   redis-waiters, zk-liveness, zk-latch\n"
-    "  --bounds LIST    for --explore, such as losses=2,kills=0: members, tick (in ms), ttl, transition, margin\n"
+    "  --bounds LIST    for --explore, such as losses=2,kills=0: contenders, tick (in ms), ttl, transition, margin\n"
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
-    "                   or 1); for --machine what the first line of its output names\n"
-    "  --states N       for --machine: give up after so many states (67108864)\n"
+    "                   or 1)\n"
     "  --scenario NAME  draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"
@@ -60,9 +56,7 @@ typedef struct options {
     sim_broken broken;
     bool single;
     bool explore;
-    const machine *machine;
     const char *bounds;
-    uint64_t states; /* of a machine, at most */
     bool trace;
     bool servers;
     const char *svg;
@@ -200,18 +194,6 @@ static int run_explore(const options *o)
     return !is_fine;
 }
 
-static int run_machine(const options *o)
-{
-    unsigned bounds[MACHINE_BOUNDS];
-    search_verdict verdict;
-    const double begin = seconds();
-    if (!machine_parse(o->machine, o->bounds ? o->bounds : "", bounds))
-        return wrong("not understood:", o->bounds);
-    const bool is_fine = machine_explore(o->machine, bounds, o->jobs, o->states, stdout, &verdict);
-    printf("in %.1f s\n", seconds() - begin);
-    return !is_fine;
-}
-
 static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_number)
 {
     char *end;
@@ -237,14 +219,13 @@ static bool store_bits(const char *text, unsigned *ret_bits, unsigned *ret_topol
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'},   {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},    {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},    {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},         {"servers", no_argument, NULL, 'v'},
-        {"svg", required_argument, NULL, 'g'},     {"scenario", required_argument, NULL, 'y'},
-        {"explore", no_argument, NULL, 'x'},       {"bounds", required_argument, NULL, 'l'},
-        {"machine", required_argument, NULL, 'm'}, {"states", required_argument, NULL, 'c'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
+        {"svg", required_argument, NULL, 'g'},   {"scenario", required_argument, NULL, 'y'},
+        {"explore", no_argument, NULL, 'x'},     {"bounds", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {
@@ -282,13 +263,6 @@ static int parse(int argc, char **argv, options *o)
         case 'x':
             o->explore = true;
             break;
-        case 'm':
-            o->machine = machine_find(optarg);
-            good = o->machine != NULL;
-            break;
-        case 'c':
-            good = number(optarg, 1, UINT64_C(1) << 30, &o->states);
-            break;
         case 'l':
             o->bounds = optarg;
             break;
@@ -311,13 +285,11 @@ static int parse(int argc, char **argv, options *o)
 
 int main(int argc, char **argv)
 {
-    options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES, .states = UINT64_C(1) << 26};
+    options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES};
     setlocale(LC_CTYPE, "");
     const int rc = parse(argc, argv, &o);
     if (rc >= 0)
         return rc;
-    if (o.machine)
-        return run_machine(&o);
     if (o.explore)
         return run_explore(&o);
     return o.single ? run_single(&o) : run(&o);

@@ -364,7 +364,6 @@ void net_store_event(sim *s, unsigned p, const sim_event *event)
 static int init(void *self, simba_host *host, const simba_url *url, simba_error *err)
 {
     net_store *store = self;
-    (void)url, (void)err;
     store->host = host;
     store->s = client_sim(host, &store->process);
     if (is_session(store->s)) {
@@ -376,7 +375,6 @@ static int init(void *self, simba_host *host, const simba_url *url, simba_error 
 
 static void nothing(void *self)
 {
-    (void)self;
 }
 
 static void close_(void *self)

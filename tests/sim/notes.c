@@ -119,7 +119,7 @@ void notes_event(sim *s, sim_handle *handle, const sim_event *event)
     const sim_process *process = process_of(s, handle);
     if (!process->alive || event->version != process->boot || s->winding_up)
         return;
-    const bool leads = handle->is_member && simba__contention_valid_until(&handle->candidate.machine).ns != 0;
+    const bool leads = handle->is_contender && simba__contention_valid_until(&handle->candidate.machine).ns != 0;
     if (!handle->noting.outstanding && handle->exists)
         begin(s, handle, leads && sim_chance(s, 700));
     plan_next(s, handle);

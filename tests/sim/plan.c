@@ -10,8 +10,6 @@
 /* Two clocks that each deviate by at most this differ by less than the drift bound of 1 %. */
 #define RATE_MAX 4970
 #define RATE_BROKEN 40000
-#define LONG_IN 400 /* one in so many runs of Redis is long */
-#define HOUR_MS INT64_C(3600000)
 
 const char *sim_item_name(sim_item_kind kind)
 {
@@ -72,26 +70,6 @@ static void draw_timing(sim_plan *plan, uint64_t *seed)
         t->jitter_min_ms = t->jitter_max_ms = 0;
 }
 
-/* Leases of hours, so that somebody waits for longer than a day: Redis keeps a place in the queue for a day longer than the
- * lease that is waited for. Little happens, and the leader stops when a waiter that was taken for dead would be asleep. */
-static void draw_long_timing(sim_plan *plan, uint64_t *seed)
-{
-    plan->timing.ttl_ms = pick(seed, 2, 6) * HOUR_MS;
-    plan->timing.transition_ms = pick(seed, 10, 3600) * 1000;
-    plan->timing.stop_margin_ms = plan->timing.hold_limit_ms = 0;
-}
-
-static int64_t draw_long_horizon(const sim_plan *plan, uint64_t *seed)
-{
-    const int64_t lease_ms = plan->timing.ttl_ms + plan->timing.transition_ms;
-    return (24 * HOUR_MS - pick(seed, 0, lease_ms)) * SIM_MS;
-}
-
-static bool is_long(const sim_plan *plan)
-{
-    return plan->timing.ttl_ms >= HOUR_MS;
-}
-
 static void draw_clocks(sim_plan *plan, uint64_t *seed)
 {
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
@@ -102,17 +80,17 @@ static void draw_clocks(sim_plan *plan, uint64_t *seed)
     plan->store_ppm = chance(seed, 30) ? (chance(seed, 50) ? most : -most) : pick(seed, -most, most);
 }
 
-static void draw_members(sim_plan *plan, uint64_t *seed)
+static void draw_contenders(sim_plan *plan, uint64_t *seed)
 {
-    for (unsigned i = 0; i < plan->members; i++) {
-        sim_member_plan *member = &plan->member[i];
-        member->process = (uint8_t)(i < plan->processes ? i : pick(seed, 0, plan->processes - 1));
-        member->mutex = (uint8_t)(chance(seed, 75) ? 0 : pick(seed, 0, plan->mutexes - 1));
-        member->locker = chance(seed, is_long(plan) ? 0 : 20);
-        member->try_once = member->locker && chance(seed, 30);
-        snprintf(member->id, sizeof member->id, "%c%u", 'a' + member->process, i);
+    for (unsigned i = 0; i < plan->contenders; i++) {
+        sim_contender_plan *contender = &plan->contender[i];
+        contender->process = (uint8_t)(i < plan->processes ? i : pick(seed, 0, plan->processes - 1));
+        contender->mutex = (uint8_t)(chance(seed, 75) ? 0 : pick(seed, 0, plan->mutexes - 1));
+        contender->locker = chance(seed, 20);
+        contender->try_once = contender->locker && chance(seed, 30);
+        snprintf(contender->id, sizeof contender->id, "%c%u", 'a' + contender->process, i);
         if (i > 0 && chance(seed, 10))
-            strcpy(member->id, plan->member[i - 1].id); /* two under one name */
+            strcpy(contender->id, plan->contender[i - 1].id); /* two under one name */
     }
 }
 
@@ -128,10 +106,10 @@ static sim_item *add(sim_plan *plan, sim_item_kind kind, uint8_t who, int64_t at
 
 static void draw_starts(sim_plan *plan, uint64_t *seed)
 {
-    for (unsigned i = 0; i < plan->members; i++)
+    for (unsigned i = 0; i < plan->contenders; i++)
         add(plan, SIM_ITEM_START, (uint8_t)i,
             chance(seed, 70) ? pick(seed, 0, 50 * SIM_MS) : pick(seed, 0, 20 * SIM_S));
-    for (int64_t n = is_long(plan) ? 0 : pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
+    for (int64_t n = pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
         /* One draw per statement: in which order arguments are evaluated is the compiler's choice. */
         const uint8_t process = (uint8_t)pick(seed, 0, plan->processes - 1);
         sim_item *item = add(plan, SIM_ITEM_OBSERVE, process, pick(seed, 0, 5 * SIM_S));
@@ -159,7 +137,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
     const unsigned server_kinds = plan->store == SIM_STORE_ZOOKEEPER ? 4 : plan->topology == SIM_CLUSTER ? 6 : 5;
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
-    const int64_t count = pick(seed, 0, is_long(plan) ? 3 : 16);
+    const int64_t count = pick(seed, 0, 16);
     for (int64_t n = 0; n < count; n++) {
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
@@ -168,8 +146,8 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
             kind = of_replicas[pick(seed, 0, sizeof of_replicas - 1)];
-        const bool of_member = kind <= SIM_ITEM_SLOW;
-        const uint8_t who = (uint8_t)pick(seed, 0, (of_member ? plan->members : plan->processes) - 1);
+        const bool of_contender = kind <= SIM_ITEM_SLOW;
+        const uint8_t who = (uint8_t)pick(seed, 0, (of_contender ? plan->contenders : plan->processes) - 1);
         sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
         item->for_ns = spread(seed, 5 * SIM_MS, 2 * lease_ns);
         switch (kind) {
@@ -245,20 +223,16 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_timing(plan, &s);
     if (sim_is_sql(store) && plan->timing.transition_ms < 1000)
         plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
-    if (store == SIM_STORE_REDIS && pick(&s, 1, LONG_IN) == 1)
-        draw_long_timing(plan, &s);
-    plan->processes = is_long(plan) ? 2 : (unsigned)pick(&s, 2, SIM_PROCESSES);
-    plan->members = is_long(plan) ? 2 : (unsigned)pick(&s, plan->processes, SIM_MEMBERS);
-    plan->mutexes = is_long(plan) ? 1 : (unsigned)pick(&s, 1, SIM_MUTEXES);
+    plan->processes = (unsigned)pick(&s, 2, SIM_PROCESSES);
+    plan->contenders = (unsigned)pick(&s, plan->processes, SIM_CONTENDERS);
+    plan->mutexes = (unsigned)pick(&s, 1, SIM_MUTEXES);
     plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
-    if (is_long(plan))
-        plan->horizon_ns = draw_long_horizon(plan, &s);
     draw_clocks(plan, &s);
-    draw_members(plan, &s);
+    draw_contenders(plan, &s);
     draw_starts(plan, &s);
     plan->replicas =
         store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
-    if (store == SIM_STORE_REDIS && !is_long(plan))
+    if (store == SIM_STORE_REDIS)
         draw_topology(plan, &s);
     draw_faults(plan, &s);
     if (store != SIM_STORE_REDIS)
@@ -266,11 +240,11 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->ticks = pick(&s, 2, 8);
     /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
     const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
-                       store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
+                       store == SIM_STORE_SQL;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&
-                    broken == SIM_SOUND && plan->jvms == 0 && !is_long(plan) && chance(&s, 60);
+                    broken == SIM_SOUND && plan->jvms == 0 && chance(&s, 60);
     if (plan->forgets) {
         sim_item *item = add(plan, SIM_ITEM_RESTART, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);
@@ -297,14 +271,14 @@ bool sim_plan_scenario(sim_plan *plan, const char *name)
         .timing = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_min_ms = -200, .jitter_max_ms = 1000},
         .horizon_ns = 50 * SIM_S,
         .processes = 3,
-        .members = 3,
+        .contenders = 3,
         .mutexes = 1,
         .offset_ns = {SIM_S, SIM_S, SIM_S},
     };
-    for (unsigned i = 0; i < plan->members; i++) {
+    for (unsigned i = 0; i < plan->contenders; i++) {
         const uint8_t who = (uint8_t)i;
-        snprintf(plan->member[i].id, sizeof plan->member[i].id, "node-%c", 'a' + who);
-        plan->member[i].process = who;
+        snprintf(plan->contender[i].id, sizeof plan->contender[i].id, "node-%c", 'a' + who);
+        plan->contender[i].process = who;
         add(plan, SIM_ITEM_START, who, who * 100 * SIM_MS);
         add(plan, SIM_ITEM_SLOW, who, 0)->for_ns = 300 * SIM_MS; /* callbacks that can be seen */
     }
@@ -324,9 +298,9 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
     case SIM_ITEM_STOP:
     case SIM_ITEM_STOP_INSIDE:
     case SIM_ITEM_SLOW: {
-        const sim_member_plan *member = &plan->member[item->who];
-        fprintf(out, " %s%s (process %c, mutex %u)", member->locker ? "locker " : "", member->id, 'a' + member->process,
-                member->mutex);
+        const sim_contender_plan *contender = &plan->contender[item->who];
+        fprintf(out, " %s%s (process %c, mutex %u)", contender->locker ? "locker " : "", contender->id,
+                'a' + contender->process, contender->mutex);
         break;
     }
     case SIM_ITEM_STORE_RATE:

@@ -10,7 +10,7 @@
 enum {
     SIM_PROCESSES = 5,
     SIM_MUTEXES = 2,
-    SIM_MEMBERS = 8,
+    SIM_CONTENDERS = 8,
     SIM_OBSERVERS = 2,
     SIM_ITEMS = 64,
 };
@@ -43,10 +43,10 @@ typedef enum sim_broken {
 } sim_broken;
 
 #define SIM_ITEM_KINDS(X)                                                                                              \
-    X(START, "start")                  /* who: member */                                                               \
-    X(STOP, "stop")                    /* who: member */                                                               \
-    X(STOP_INSIDE, "stop-in-callback") /* who: member; the next callback calls stop */                                 \
-    X(SLOW, "slow-callback")           /* who: member; its callbacks take `for`, from now on for a while */            \
+    X(START, "start")                  /* who: contender */                                                            \
+    X(STOP, "stop")                    /* who: contender */                                                            \
+    X(STOP_INSIDE, "stop-in-callback") /* who: contender; the next callback calls stop */                              \
+    X(SLOW, "slow-callback")           /* who: contender; its callbacks take `for`, from now on for a while */         \
     X(OBSERVE, "observe")              /* who: process; arg: mutex */                                                  \
     X(PAUSE, "pause")                  /* who: process */                                                              \
     X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next step */ \
@@ -86,13 +86,13 @@ typedef struct sim_item {
     uint8_t who;
 } sim_item;
 
-typedef struct sim_member_plan {
+typedef struct sim_contender_plan {
     char id[16];
     uint8_t process;
     uint8_t mutex;
     bool locker;
     bool try_once;
-} sim_member_plan;
+} sim_contender_plan;
 
 typedef struct sim_plan {
     uint64_t seed;
@@ -109,7 +109,7 @@ typedef struct sim_plan {
     int64_t poll_ns;
     int64_t session_ns;
     sim_topology topology;
-    unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM */
+    unsigned jvms;    /* REDIS, SQL: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     bool forgets;     /* REDIS: a server that restarts has kept nothing */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
@@ -117,12 +117,12 @@ typedef struct sim_plan {
     int64_t horizon_ns; /* everything is healed then */
     unsigned processes;
     unsigned mutexes;
-    unsigned members;
+    unsigned contenders;
     unsigned items;
     int64_t ppm[SIM_PROCESSES];
     int64_t offset_ns[SIM_PROCESSES];
     int64_t store_ppm;
-    sim_member_plan member[SIM_MEMBERS];
+    sim_contender_plan contender[SIM_CONTENDERS];
     sim_item item[SIM_ITEMS];
 } sim_plan;
 

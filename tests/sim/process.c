@@ -38,11 +38,11 @@ void process_init(sim *s)
         s->process[p].clock = (sim_clock){.base_shown = s->plan->offset_ns[p], .ppm = s->plan->ppm[p]};
     for (unsigned i = 0; i < SIM_HANDLES; i++) {
         sim_handle *handle = &s->handle[i];
-        handle->is_member = i < s->plan->members;
+        handle->is_contender = i < s->plan->contenders;
         handle->s = s;
-        if (!handle->is_member)
+        if (!handle->is_contender)
             continue;
-        const sim_member_plan *plan = &s->plan->member[i];
+        const sim_contender_plan *plan = &s->plan->contender[i];
         handle->process = plan->process;
         handle->mutex = plan->mutex;
         handle->id = plan->id;
@@ -92,7 +92,7 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         sim_handle *handle = &s->handle[i];
         if (handle->process != p)
             continue;
-        if (handle->running && handle->is_member)
+        if (handle->running && handle->is_contender)
             s->verdict.contender_ns += s->now - handle->started_at;
         handle->life++;
         memset(&handle->candidate.handle, 0, sizeof handle->candidate.handle);

@@ -53,7 +53,7 @@ static lock look_at(sim_server *server, unsigned mutex)
 /* The handle that asks under this nonce right now. */
 static unsigned grantee_of(const sim *s, unsigned mutex, const lock *held)
 {
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && handle->candidate.handle.request &&
             handle->candidate.machine.nonce == held->nonce && strcmp(handle->id, held->id) == 0)

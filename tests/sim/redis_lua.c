@@ -216,11 +216,6 @@ unsigned scripts_load(sim_scripts *scripts, const char *text, size_t length)
     return scripts->count++;
 }
 
-const char *scripts_sha(const sim_scripts *scripts, unsigned script)
-{
-    return scripts->script[script].sha;
-}
-
 sim_scripts *scripts_new(void)
 {
     sim_scripts *scripts = calloc(1, sizeof *scripts);

@@ -105,7 +105,6 @@ sim_scripts *scripts_new(void);
 void scripts_free(sim_scripts *scripts);
 /* The number of this text, which is compiled when it is first seen. */
 unsigned scripts_load(sim_scripts *scripts, const char *text, size_t length);
-const char *scripts_sha(const sim_scripts *scripts, unsigned script);
 /* -1: no such script. */
 int scripts_find(const sim_scripts *scripts, const char *sha);
 
@@ -117,16 +116,8 @@ typedef struct sim_view {
     uint8_t master[SIM_SHARDS]; /* of each shard */
 } sim_view;
 
-/* In place of a simulation, for a server that is alone in the world: its time, and who hears what it says. */
-typedef struct sim_alone {
-    int64_t now_us;
-    int64_t (*publish)(void *user, const char *channel, const char *text);
-    void *user;
-} sim_alone;
-
 typedef struct sim_server {
     sim *s;
-    const sim_alone *alone; /* NULL: it is a server of `s` */
     unsigned index;
     sim_keys keys;
     uint32_t loaded; /* scripts, by bit */

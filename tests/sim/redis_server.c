@@ -23,7 +23,7 @@ bool server_is_modern(const sim *s)
 
 int64_t server_now_us(const sim_server *server)
 {
-    return server->alone ? server->alone->now_us : store_now(server->s).epoch_us;
+    return store_now(server->s).epoch_us;
 }
 
 /* --- connections ------------------------------------------------------------------------------------- */
@@ -56,8 +56,6 @@ int64_t server_publish(sim_server *server, const char *channel, const char *text
 {
     sim *s = server->s;
     int64_t heard = 0;
-    if (server->alone)
-        return server->alone->publish(server->alone->user, channel, text);
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
         if (!hears(wire_peer(s, wire), channel) || !are_connected(s, server, server_of(s, wire)))
             continue;

@@ -154,14 +154,14 @@ int64_t sim_hand_over_ns(const sim *s)
 
 static bool waits(const sim *s, const sim_handle *handle, unsigned mutex)
 {
-    return handle->is_member && handle->running && handle->mutex == mutex && s->process[handle->process].alive &&
+    return handle->is_contender && handle->running && handle->mutex == mutex && s->process[handle->process].alive &&
            !handle->locker && !handle->candidate.machine.stop && handle->candidate.machine.phase == SIMBA__SEEK &&
            handle->candidate.machine.reason != SIMBA_REASON_HOLD_LIMIT && handle->candidate.machine.owner.id[0] != '\0';
 }
 
 static sim_handle *find_leader(sim *s, unsigned mutex)
 {
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && !handle->locker &&
             handle->candidate.machine.phase == SIMBA__HOLD && s->process[handle->process].alive)
@@ -175,7 +175,7 @@ static void kill_a_waiter(sim *s, const sim_handle *leader)
 {
     unsigned victim = SIM_NOBODY;
     bool others = false;
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (!waits(s, handle, leader->mutex) || handle->process == leader->process)
             continue;
@@ -199,7 +199,7 @@ static void kill_a_waiter(sim *s, const sim_handle *leader)
  * has to wait for its timer. */
 static bool share_a_place(const sim *s)
 {
-    for (unsigned i = 1; s->plan->queue && i < s->plan->members; i++)
+    for (unsigned i = 1; s->plan->queue && i < s->plan->contenders; i++)
         for (unsigned k = 0; k < i; k++)
             if (s->handle[i].mutex == 0 && s->handle[k].mutex == 0 && strcmp(s->handle[i].id, s->handle[k].id) == 0)
                 return true;
@@ -214,7 +214,7 @@ static void hand_over(sim *s)
     if (sim_chance(s, 500))
         kill_a_waiter(s, leader);
     unsigned waiting = 0;
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         waiting += waits(s, &s->handle[i], 0);
         if (s->handle[i].mutex == 0 && s->handle[i].locker)
             return; /* lockers come and go: who is next is not known */
@@ -280,7 +280,7 @@ static void populate(sim *s)
     store_init(s);
     if (s->model)
         s->model->begin(s);
-    for (unsigned i = 0; i < s->plan->members; i++)
+    for (unsigned i = 0; i < s->plan->contenders; i++)
         snprintf(s->handle[i].name, sizeof s->handle[i].name, "%c/%s%s", 'a' + s->handle[i].process, s->handle[i].id,
                  i > 0 && strcmp(s->handle[i].id, s->handle[i - 1].id) == 0 ? "'" : "");
     for (unsigned p = 0; p < s->plan->processes; p++)

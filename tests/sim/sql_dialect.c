@@ -56,7 +56,6 @@ static void lose(conn *self, simba__sql_effect effect)
 
 static void on_timeout(simba_timer *timer, simba_local now)
 {
-    (void)now;
     lose(SIMBA__OF_NODE(timer, conn, timeout), SIMBA__SQL_LOST);
 }
 
@@ -233,7 +232,6 @@ static void on_bytes(void *user, const char *data, size_t length)
 {
     conn *self = user;
     sql_answer answer;
-    (void)length;
     memcpy(&answer, data, sizeof answer);
     if (answer.payload[0]) {
         simba__sql_notified(self->session, answer.payload);
@@ -279,26 +277,22 @@ static void open_conn(void *any)
 
 static bool close_conn(void *any, bool abrupt)
 {
-    (void)abrupt;
     end_wire(any);
     return true;
 }
 
 static const char *look(void *any, simba__sql_purpose purpose, bool begins, simba__sql_failure *why)
 {
-    (void)any, (void)purpose, (void)begins, (void)why;
     return NULL;
 }
 
 static void learn(void *any, const simba__sql_cell *cells, unsigned count)
 {
-    (void)any, (void)cells, (void)count;
 }
 
 static int check(void *any, simba__sql_table *ret_table, simba__sql_failure *why)
 {
     const conn *self = any;
-    (void)why;
     *ret_table = (simba__sql_table){.mutex_chars = 12,
                                     .id_chars = 12,
                                     .is_exact = self->is_exact,
@@ -338,13 +332,11 @@ static int init_by(store *self, simba_host *host, const simba__sql_dialect *by, 
 
 static int init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
-    (void)url;
     return init_by(instance, host, &polled, err);
 }
 
 static int init_queued(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
-    (void)url;
     return init_by(instance, host, &queued, err);
 }
 

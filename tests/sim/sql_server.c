@@ -16,7 +16,6 @@ static void opened(sim *s, unsigned wire)
 static void bytes(sim *s, unsigned wire, const char *data, size_t length)
 {
     sql_call call;
-    (void)length;
     memcpy(&call, data, sizeof call);
     sim_tell(s, "process %u wire %u: ask %d, %u names, %s", wire_process(s, wire), wire, (int)call.kind, call.names,
              call.names ? call.name[0] : "");
@@ -42,19 +41,16 @@ static bool is_full(const sim *s)
 
 static bool accepts(const sim *s, unsigned server)
 {
-    (void)server;
     return s->now >= s->store.down_until && !is_full(s);
 }
 
 static int64_t frozen_until(const sim *s, unsigned server)
 {
-    (void)server;
     return s->now < s->store.down_until ? 0 : s->store.frozen_until;
 }
 
 static int64_t cut_until(const sim *s, unsigned process, unsigned server)
 {
-    (void)s, (void)process, (void)server;
     return 0;
 }
 
@@ -217,7 +213,6 @@ static void end(sim *s)
 
 static void url(const sim *s, char *out, size_t size)
 {
-    (void)s;
     snprintf(out, size, "mysql://server/db");
 }
 

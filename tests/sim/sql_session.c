@@ -55,7 +55,7 @@ static lock look_at(const sql_row *row, int64_t now_ms)
 /* The handle that asks under this nonce right now. */
 static unsigned grantee_of(const sim *s, unsigned mutex, const sql_row *row)
 {
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && handle->candidate.handle.request &&
             handle->candidate.machine.nonce == row->nonce && strcmp(handle->id, row->owner_id) == 0)

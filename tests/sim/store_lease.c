@@ -40,7 +40,7 @@ static bool publish(sim *s, unsigned mutex, unsigned handle, int64_t after_ns)
 {
     const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
     bool heard = false;
-    for (unsigned i = 0; i < SIM_MEMBERS && i < s->plan->members; i++) {
+    for (unsigned i = 0; i < SIM_CONTENDERS && i < s->plan->contenders; i++) {
         const unsigned p = s->handle[i].process;
         if (s->handle[i].mutex != mutex || !same_id(s, i, handle) || !s->store.subscribed[p][mutex])
             continue;
@@ -71,7 +71,7 @@ static void invite_next(sim *s, unsigned mutex)
 /* A contender may take the mutex on an invitation to another contender of the same process. */
 static bool is_invited(const sim *s, unsigned mutex, unsigned process)
 {
-    for (unsigned i = 0; i < s->plan->members; i++)
+    for (unsigned i = 0; i < s->plan->contenders; i++)
         if (s->handle[i].mutex == mutex && s->handle[i].process == process && same_id(s, i, s->store.invited[mutex]))
             return true;
     return false;

@@ -23,7 +23,6 @@ static uint64_t explored(explore_store store, const char *bounds_text)
 
 static void every_interleaving(void **state)
 {
-    (void)state;
     static const char *const few = "losses=1,kills=0,starts=0,stops=0,forces=0,pauses=0,delays=0,drift=1";
     static const char *const fewer = "losses=0,kills=0,starts=0,stops=0,forces=0,pauses=0,delays=0,drift=0";
     for (explore_store store = 0; store < EXPLORE_STORES; store++) {
@@ -36,7 +35,6 @@ static void every_interleaving(void **state)
 /* With one thread and with several it is the same. */
 static void order_does_not_matter(void **state)
 {
-    (void)state;
     static const char *const bounds_text = "losses=0,kills=1,starts=0,stops=1,forces=0,pauses=0,delays=0,drift=0";
     explore_bounds bounds;
     explore_verdict verdicts[2];
@@ -70,7 +68,7 @@ static void set_broken(explore_bounds *bounds)
 /* Is a promise broken by a way from here of at most so many choices? Every way is gone: nothing that was seen is remembered. */
 static bool is_broken_within(const world *w, unsigned choices)
 {
-    choice all[SEARCH_CHOICES];
+    choice all[WORLD_CHOICES];
     world future;
     check_world_future(w, &future);
     if (future.promise)
@@ -88,7 +86,6 @@ static bool is_broken_within(const world *w, unsigned choices)
 /* No shorter way leads to a broken promise than the one that is shown, with one thread and with several. */
 static void counter_example_is_the_shortest(void **state)
 {
-    (void)state;
     explore_bounds bounds;
     explore_verdict verdict;
     simba__timing timing;
@@ -108,7 +105,6 @@ static void counter_example_is_the_shortest(void **state)
 /* The way is told as an event log, and drawn: who led when, what was lost, and where the promise was broken. */
 static void counter_example_is_drawn(void **state)
 {
-    (void)state;
     explore_bounds bounds;
     char *text = NULL;
     size_t size = 0;
@@ -118,15 +114,15 @@ static void counter_example_is_drawn(void **state)
     fclose(out);
     static const char *const parts[] = {
         "10 deep: a promise was broken\n",
-        "S2: it was granted under token 2 before member-1 (token 1) was told\nthe shortest way there:\n",
-        "0 member-1 start\n0 member-1 request acquire\n",
-        "1000000000 member-1 request renew\n1000000000 member-1 fault lost 1100000000\n",
-        "2000000000 member-2 request acquire\n",
+        "S2: it was granted under token 2 before contender-1 (token 1) was told\nthe shortest way there:\n",
+        "0 contender-1 start\n0 contender-1 request acquire\n",
+        "1000000000 contender-1 request renew\n1000000000 contender-1 fault lost 1100000000\n",
+        "2000000000 contender-2 request acquire\n",
         "2000000000 store fault broken:S2 2100000000\n",
-        "            0.0s         0.5s         1.0s         1.5s         2.0s\n",
-        "  member-1  ►████████████████████████▒│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░╌????????????\n",
-        "  member-2                                                      │????????????\n",
-        "  store                                                         ~~\n",
+        "               0.0s        0.5s        1.0s         1.5s        2.0s\n",
+        "  contender-1  ►███████████████████████│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒╌????????????\n",
+        "  contender-2                                                   │????????????\n",
+        "  store                                                         ~~~\n",
     };
     const char *at = text;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -141,15 +137,14 @@ static void counter_example_is_drawn(void **state)
 
 static void bounds_as_text(void **state)
 {
-    (void)state;
     explore_bounds bounds;
     explore_default(EXPLORE_POLL, &bounds);
-    assert_true(explore_parse("losses=3,members=3,drift=0", &bounds));
+    assert_true(explore_parse("losses=3,contenders=3,drift=0", &bounds));
     assert_int_equal(bounds.losses, 3);
-    assert_int_equal(bounds.members, 3);
+    assert_int_equal(bounds.contenders, 3);
     assert_int_equal(bounds.drifts, 0);
-    static const char *const wrong[] = {"losses",    "losses=",          "losses=x", "loss=1", "members=4",
-                                        "members=0", "losses=1;kills=1", "=1",       "tick=0", "margin=8"};
+    static const char *const wrong[] = {"losses",       "losses=",          "losses=x", "loss=1", "contenders=4",
+                                        "contenders=0", "losses=1;kills=1", "=1",       "tick=0", "margin=8"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(explore_parse(wrong[i], &bounds));
 }

@@ -65,7 +65,6 @@ static void keeps_promises(sim_store_kind store, uint64_t first, unsigned count)
 
 static void a_fixed_set(void **state)
 {
-    (void)state;
     for (int store = 0; store < SIM_STORES; store++)
         if (sim_has_store((sim_store_kind)store))
             keeps_promises((sim_store_kind)store, 1, seeds((sim_store_kind)store));
@@ -74,7 +73,6 @@ static void a_fixed_set(void **state)
 /* Seeds that once broke a promise: the code was at fault, or a check that did not know of an excuse. */
 static void seeds_of_the_past(void **state)
 {
-    (void)state;
     static const struct {
         sim_store_kind store;
         uint64_t seed;
@@ -98,7 +96,6 @@ static void seeds_of_the_past(void **state)
 
 static void fresh_seeds(void **state)
 {
-    (void)state;
     uint64_t first;
     assert_int_equal(simba__random_bytes(&first, sizeof first), 0);
     first >>= 16;

@@ -421,25 +421,21 @@ static void simulate_cron(const char *expression, const char *zone)
 
 static void in_berlin(void **state)
 {
-    (void)state;
     simulate_cron("30 2 * * *", "Europe/Berlin"); /* left out in March, twice in October */
 }
 
 static void in_new_york(void **state)
 {
-    (void)state;
     simulate_cron("*/30 1-2 * * 0,3", "America/New_York");
 }
 
 static void on_lord_howe(void **state)
 {
-    (void)state;
     simulate_cron("45 1,2,13 * * *", "Australia/Lord_Howe"); /* by half an hour */
 }
 
 static void by_interval(void **state)
 {
-    (void)state;
     simulate((simba__recurrence){.every_ms = 7 * 3600 * 1000 + 1}, "every 25200001");
 }
 
@@ -447,7 +443,6 @@ static void by_interval(void **state)
  * at 02:30 of its clocks, or else when they go on. */
 static void every_date_has_one_due_time(void **state)
 {
-    (void)state;
     static const char *const zones[] = {"Europe/Berlin", "America/New_York", "Australia/Lord_Howe"};
     for (size_t i = 0; i < 3; i++) {
         simba__zonefile file;

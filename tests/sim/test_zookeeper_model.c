@@ -38,7 +38,6 @@ static bool answers_a_sync(sim *s, const sim_event *event)
  * answered, its server has the write, although it was cut off from its leader for a while. */
 static void a_sync_comes_after_all_that_its_server_has_asked_for(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         sim_plan plan;
         sim_event event;

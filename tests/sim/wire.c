@@ -397,11 +397,6 @@ void wire_to_server(sim *s, const sim_event *event)
 
 /* --- ends that do not know ---------------------------------------------------------------------------- */
 
-bool wire_is_silent(const sim *s, unsigned wire)
-{
-    return at(s, wire)->silent;
-}
-
 void wire_silence(sim *s, unsigned wire)
 {
     if (at(s, wire)->silent)

@@ -24,7 +24,7 @@
 #include "sim/sim.h"
 
 enum {
-    SIM_HANDLES = SIM_MEMBERS + SIM_OBSERVERS,
+    SIM_HANDLES = SIM_CONTENDERS + SIM_OBSERVERS,
     SIM_SESSIONS = 64,
     SIM_CHILDREN = 48,
     SIM_REVOKED = 32,
@@ -121,7 +121,7 @@ typedef struct sim_noting {
 typedef struct sim_handle {
     simba__candidate candidate; /* first. An observer has only the handle in it */
     sim *s;
-    bool is_member;
+    bool is_contender;
     uint8_t process;
     uint8_t mutex;
     const char *id;
@@ -211,7 +211,7 @@ typedef struct sim_session {
 
 typedef struct sim_waiting {
     unsigned count;
-    uint8_t handle[SIM_MEMBERS];
+    uint8_t handle[SIM_CONTENDERS];
 } sim_waiting;
 
 typedef struct sim_undo {
@@ -384,7 +384,6 @@ unsigned wire_server(const sim *s, unsigned wire);
 unsigned wire_next(const sim *s, unsigned wire);
 /* From now on nothing passes, and neither end knows. */
 void wire_silence(sim *s, unsigned wire);
-bool wire_is_silent(const sim *s, unsigned wire);
 /* The process is gone; noticed: and its kernel says so. */
 void wires_abandon(sim *s, unsigned process, bool noticed);
 /* By now servers know which of their connections are dead. */

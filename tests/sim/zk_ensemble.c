@@ -324,10 +324,6 @@ static bool is_valid(sim *s, const zk_note *note)
 
 void ensemble_event(sim *s, const sim_event *event)
 {
-    if (event->who >= ZK_CURATOR_FIRST) {
-        curators_event(s, event);
-        return;
-    }
     const zk_note note = zk_state_of(s)->note[event->arg];
     const zk_server *server = ensemble_server(s, note.to);
     if (note.kind != ZK_NOTE_TICK && ensemble_is_up(s, server) && s->now < server->frozen_until) {

@@ -117,7 +117,6 @@ static void healed(sim *s)
 {
     zk_state *state = zk_state_of(s);
     wires_notice(s);
-    curators_leave(s);
     memset(state->refused_until, 0, sizeof state->refused_until);
     for (unsigned i = 0; i < state->servers; i++) {
         zk_server *server = &state->server[i];
@@ -195,7 +194,6 @@ static void begin(sim *s)
     for (unsigned i = 0; i < state->servers; i++)
         tree_plant(&state->server[i].tree);
     ensemble_begin(s);
-    curators_begin(s);
 }
 
 static void end(sim *s)

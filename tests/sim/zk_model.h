@@ -6,7 +6,6 @@
  *   zk_notes.c     what servers say to each other
  *   zk_writes.c    how they agree on a transaction, and apply it
  *   zk_ensemble.c  leaders, followers, elections, sessions
- *   zk_curator.c   contenders of Simba on the JVM
  *   zk_faults.c    what goes wrong with them
  *   zk_server.c    one server and its clients: handshakes, requests in order, watches
  */
@@ -24,8 +23,6 @@ enum {
     ZK_SESSIONS = 64,
     ZK_JUTE = 8192,
     ZK_WATCHES = 64, /* of a connection */
-    ZK_CURATORS = 2,
-    ZK_CURATOR_FIRST = 2000, /* EV_SERVER: who */
 };
 
 /* --- zk_jute.c --------------------------------------------------------------------------------------- */
@@ -94,8 +91,7 @@ typedef struct zk_txn {
     bool ephemeral, container;
     /* Who is to be answered. */
     unsigned server, wire;
-    unsigned curator;      /* its number, from 1 on; 0: somebody else */
-    uint32_t wire_version; /* or that of the curator's connection */
+    uint32_t wire_version;
     int32_t xid, op;
 } zk_txn;
 
@@ -116,13 +112,11 @@ enum {
     ZK_OP_SET = 5,
     ZK_OP_CHILDREN = 8,
     ZK_OP_SYNC = 9,
-    ZK_OP_PING = 11,
     ZK_OP_CHECK = 13,
     ZK_OP_MULTI = 14,
     ZK_OP_CREATE2 = 15,
     ZK_OP_CREATE_CONTAINER = 19,
     ZK_OP_AUTH = 100,
-    ZK_OP_WATCHES = 101,
     ZK_OP_OPEN = -10,
     ZK_OP_CLOSE = -11,
 };
@@ -193,21 +187,6 @@ typedef struct zk_note {
     bool sequential;
 } zk_note;
 
-/* A contender of Simba on the JVM. */
-typedef struct zk_curator {
-    char id[16];
-    unsigned mutex, server;
-    uint64_t session;    /* 0: none */
-    int64_t seen;        /* the latest zxid */
-    uint32_t connection; /* counts them */
-    uint32_t version;    /* of the step that is planned */
-    bool alive, connected, leaves;
-    bool creating;         /* a child, and there was no answer yet */
-    char prefix[ZK_PATH];  /* of its name */
-    char node[ZK_PATH];    /* its child; "": none */
-    char watched[ZK_PATH]; /* the one before */
-} zk_curator;
-
 typedef struct zk_state {
     unsigned servers;
     zk_server server[SIM_SERVERS];
@@ -222,8 +201,7 @@ typedef struct zk_state {
     zk_note *note;
     unsigned notes, note_capacity;
     uint32_t note_free;
-    zk_tree truth; /* all that was agreed on */
-    zk_curator curator[ZK_CURATORS];
+    zk_tree truth;                        /* all that was agreed on */
     int64_t refused_until[SIM_PROCESSES]; /* no server takes the password of this one */
 } zk_state;
 
@@ -289,15 +267,6 @@ void truth_apply(sim *s, const zk_txn *txn);
 void truth_append(sim *s, const zk_txn *txn);
 /* The child that leads a mutex; NULL: there is none. */
 zk_znode *truth_first(sim *s, unsigned mutex);
-
-/* --- zk_curator.c ------------------------------------------------------------------------------------ */
-
-void curators_begin(sim *s);
-void curators_leave(sim *s);
-void curators_event(sim *s, const sim_event *event);
-/* Its server has applied what it asked for; something has changed in a server's tree. */
-void curators_applied(sim *s, const zk_txn *txn);
-void curators_changed(sim *s, unsigned server, const char *path, int type);
 
 /* --- zk_server.c ------------------------------------------------------------------------------------- */
 

@@ -155,7 +155,6 @@ void server_changed(sim *s, unsigned server, const char *path, int type)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         if (wire_server(s, wire) == server)
             fire(s, wire, wire_peer(s, wire), path, type);
-    curators_changed(s, server, path, type);
 }
 
 static void add_watch(zk_peer *peer, zk_interest interest, const char *path)
@@ -167,28 +166,6 @@ static void add_watch(zk_peer *peer, zk_interest interest, const char *path)
         abort();
     peer->watch[peer->watches].interest = interest;
     strcpy(peer->watch[peer->watches++].path, path);
-}
-
-/* What the client had on another connection: tell at once what has happened since, and keep the others. */
-static void take_watches(sim *s, unsigned wire, jute_in *in)
-{
-    const int64_t seen = jute_long(in);
-    char path[ZK_PATH];
-    for (int kind = 0; kind < 3; kind++)
-        for (int32_t n = jute_int(in); n > 0; n--) {
-            jute_text(in, path, sizeof path);
-            const zk_znode *node = tree_find(tree_of(s, wire), path);
-            if (kind == 1 && node)
-                say_changed(s, wire, path, ZK_CREATED);
-            else if (kind != 1 && !node)
-                say_changed(s, wire, path, ZK_DELETED);
-            else if (kind == 0 && node->mzxid > seen)
-                say_changed(s, wire, path, ZK_CHANGED);
-            else if (kind == 2 && node->pzxid > seen)
-                say_changed(s, wire, path, ZK_CHILD);
-            else
-                add_watch(wire_peer(s, wire), kind == 2 ? ZK_CHILD_WATCH : ZK_DATA_WATCH, path);
-        }
 }
 
 /* --- reads ------------------------------------------------------------------------------------------- */
@@ -317,13 +294,6 @@ static void sync_up(sim *s, unsigned wire, int32_t xid, jute_in *in)
 
 /* --- requests in order -------------------------------------------------------------------------------- */
 
-static void answer_plain(sim *s, unsigned wire, int32_t xid)
-{
-    jute_out out;
-    begin_answer(s, wire, xid, 0, &out);
-    say(s, wire, &out);
-}
-
 /* Refused is told, and then the connection is closed. The session lives on. */
 static void check_password(sim *s, unsigned wire, int32_t xid)
 {
@@ -342,9 +312,6 @@ static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
     const int32_t op = jute_int(&in);
     sim_tell(s, "process %u server %u op %d xid %d", wire_process(s, wire), wire_server(s, wire), op, xid);
     switch (op) {
-    case ZK_OP_PING:
-        answer_plain(s, wire, xid);
-        break;
     case ZK_OP_EXISTS:
     case ZK_OP_GET:
     case ZK_OP_CHILDREN:
@@ -355,10 +322,6 @@ static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
         break;
     case ZK_OP_AUTH:
         check_password(s, wire, xid);
-        break;
-    case ZK_OP_WATCHES:
-        take_watches(s, wire, &in);
-        answer_plain(s, wire, xid);
         break;
     case ZK_OP_CREATE:
     case ZK_OP_CREATE2:
@@ -502,8 +465,6 @@ void server_applied(sim *s, unsigned server, const zk_txn *txn)
 {
     zk_peer *peer = server == txn->server ? asker(s, txn) : NULL;
     jute_out out;
-    if (txn->curator && server == txn->server)
-        curators_applied(s, txn);
     if (!peer)
         return;
     if (txn->kind == ZK_TXN_OPEN) {

@@ -8,7 +8,6 @@
 
 static void nothing(void *user, const char *path, int type)
 {
-    (void)user, (void)path, (void)type;
 }
 
 void truth_apply(sim *s, const zk_txn *txn)
@@ -41,22 +40,13 @@ static bool is_of(const sim_handle *handle, const char *name)
 
 static unsigned handle_of(const sim *s, unsigned mutex, const zk_znode *child)
 {
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && strcmp(handle->id, child->data) == 0 &&
             is_of(handle, strrchr(child->path, '/') + 1))
             return i;
     }
     return SIM_NOBODY;
-}
-
-/* Made by a contender on the JVM, whose session is known to be its own. */
-static bool is_curators(const sim *s, const zk_znode *child)
-{
-    for (unsigned i = 0; i < s->plan->jvms; i++)
-        if (zk_state_of(s)->curator[i].session == child->session)
-            return true;
-    return false;
 }
 
 /* The token of who leads; 0: nobody does. */
@@ -77,7 +67,7 @@ static void compare(sim *s, unsigned mutex, int64_t before)
         check_freed(s, mutex);
     if (first) {
         const unsigned handle = handle_of(s, mutex, first);
-        check_granted(s, mutex, handle, (uint64_t)after, handle == SIM_NOBODY && !is_curators(s, first));
+        check_granted(s, mutex, handle, (uint64_t)after, handle == SIM_NOBODY);
     }
 }
 

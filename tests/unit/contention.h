@@ -7,11 +7,17 @@
 
 #define TRACE(expected, call) assert_string_equal(call, expected)
 
-/* A machine that was made at 0, asked at once, and leads since. */
-static inline void lead(trace *t, uint64_t token)
+/* A machine that was made at 0 and asked at once. */
+static inline void contend(trace *t)
 {
     trace_init(t, 10000, 6000);
     TRACE("acquire", trace_start(t));
+}
+
+/* It leads since. */
+static inline void lead(trace *t, uint64_t token)
+{
+    contend(t);
     TRACE("acquired changed wake@9250", trace_mine(t, token));
 }
 

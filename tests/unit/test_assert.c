@@ -43,7 +43,6 @@ static void wrong(void)
 
 static void an_assertion_says_what_and_where(void **state)
 {
-    (void)state;
     SIMBA__ASSERT(1 + 1 == 2);
     dies(wrong, "test_assert.c:");
     dies(wrong, "assertion failed: 1 + 1 == 3\n");
@@ -113,7 +112,6 @@ static void is_done_while_it_asks(void)
 
 static void a_contender_in_an_impossible_state_ends(void **state)
 {
-    (void)state;
     lead();
     step(SIMBA__EV_TIMER, 1002);
     dies(is_started_twice, "contention.c:");
@@ -123,39 +121,11 @@ static void a_contender_in_an_impossible_state_ends(void **state)
     dies(is_done_while_it_asks, "contention.c:");
 }
 
-static void observes_twice(void)
-{
-    simba__observation observation;
-    simba__actions actions;
-    const simba__event start = {.kind = SIMBA__EV_START, .now = {1}};
-    simba__observation_init(&observation, 1000);
-    simba__observation_step(&observation, &start, 1000, &actions);
-    simba__observation_step(&observation, &start, 1000, &actions);
-}
-
-static void rests_for_ever(void)
-{
-    simba__observation observation;
-    simba__actions actions;
-    const simba__event timer = {.kind = SIMBA__EV_TIMER, .now = {1}};
-    simba__observation_init(&observation, 1000);
-    observation.phase = SIMBA__RESTS;
-    simba__observation_step(&observation, &timer, 1000, &actions);
-}
-
-static void an_observer_in_an_impossible_state_ends(void **state)
-{
-    (void)state;
-    dies(observes_twice, "observation.c:");
-    dies(rests_for_ever, "observation.c:");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_assertion_says_what_and_where),
         cmocka_unit_test(a_contender_in_an_impossible_state_ends),
-        cmocka_unit_test(an_observer_in_an_impossible_state_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 /* A free mutex is taken at once: a cold start does not wait for anything. */
 static void takes_a_free_mutex_at_once(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     assert_int_equal(t.machine.token, 7);
@@ -21,7 +20,6 @@ static void takes_a_free_mutex_at_once(void **state)
 /* With an initial delay the first attempt comes after it, and the status says so. */
 static void waits_out_the_initial_delay(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .initial_delay_ms = 300, .jitter_max_ms = 1};
     trace t;
     trace_init_with(&t, &ms, false, false);
@@ -35,7 +33,6 @@ static void waits_out_the_initial_delay(void **state)
 /* Somebody else's: wait until the end of their transition, then try; never before. */
 static void waits_for_the_end_of_the_transition(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     TRACE("acquire", trace_start(&t));
@@ -48,10 +45,8 @@ static void waits_for_the_end_of_the_transition(void **state)
 /* The store said no although nobody owns it: ask again soon, and do not spin. */
 static void backs_off_when_a_free_mutex_is_refused(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_nobody(&t);
     assert_true(t.actions.timer.ns != INT64_MAX);
     assert_false(t.actions.submit);
@@ -60,7 +55,6 @@ static void backs_off_when_a_free_mutex_is_refused(void **state)
 /* L1: a store that cannot be reached is asked again and again, with growing pauses, for as long as it takes. */
 static void keeps_trying_while_the_store_is_away(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, false, false);
@@ -81,10 +75,8 @@ static void keeps_trying_while_the_store_is_away(void **state)
 /* The lease counts from handing the request over: a slow reply shortens it. */
 static void counts_the_lease_from_the_request(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_pass(&t, 3000);
     TRACE("acquired changed wake@9250", trace_mine(&t, 1));
     assert_int_equal(trace_held_ms(&t), 15839 - 3000);
@@ -93,10 +85,8 @@ static void counts_the_lease_from_the_request(void **state)
 /* A grant that comes back when its lease is over already is given back, and nobody is told. */
 static void gives_back_a_win_that_comes_too_late(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_pass(&t, 15840);
     TRACE("late release", trace_mine(&t, 9));
     assert_int_equal(t.actions.token, 9);
@@ -107,10 +97,8 @@ static void gives_back_a_win_that_comes_too_late(void **state)
 /* A request may stand in line before its server is asked: the lease counts from the asking. */
 static void a_lease_counts_from_the_asking(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     t.sent_ms = 20000;
     trace_pass(&t, 20001);
     TRACE("acquired changed wake@29250", trace_mine(&t, 7));
@@ -125,10 +113,8 @@ static void a_lease_counts_from_the_asking(void **state)
 /* S5: whoever stops does not wait for a request that the store has not got, and such a request has granted nothing. */
 static void a_stop_withdraws_what_was_not_sent(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     TRACE("withdraw", trace_stop(&t));
     TRACE("done", trace_not_sent(&t));
 }
@@ -136,10 +122,8 @@ static void a_stop_withdraws_what_was_not_sent(void **state)
 /* S5: that an acquire was not sent says nothing about the one before it, which may have been granted. */
 static void an_unsent_acquire_hides_no_earlier_one(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_fails(&t, SIMBA_ETIMEDOUT);
     TRACE("acquire", trace_at(&t, timer_ms(&t)));
     TRACE("withdraw", trace_stop(&t));
@@ -149,10 +133,8 @@ static void an_unsent_acquire_hides_no_earlier_one(void **state)
 /* A renewal that was not sent changes nothing, and the lease is given back all the same. */
 static void a_stop_while_a_renewal_waits_gives_back(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_mine(&t, 7);
     trace_at(&t, 9250);
     assert_true(t.actions.submit);
@@ -165,10 +147,8 @@ static void a_stop_while_a_renewal_waits_gives_back(void **state)
 /* The reply was lost: the same incarnation asks again, so the store can recognise its own grant. */
 static void a_lost_reply_is_asked_for_again_under_the_same_nonce(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     const uint64_t nonce = t.actions.nonce;
     trace_fails(&t, SIMBA_ETIMEDOUT);
     trace_at(&t, 5000);
@@ -181,10 +161,8 @@ static void a_lost_reply_is_asked_for_again_under_the_same_nonce(void **state)
 /* S7: every start is an incarnation of its own. */
 static void every_start_has_a_nonce_of_its_own(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     const uint64_t first = t.actions.nonce;
     simba__event start = {.kind = SIMBA__EV_START, .seed = 43};
     trace_init(&t, 10000, 6000);
@@ -195,10 +173,8 @@ static void every_start_has_a_nonce_of_its_own(void **state)
 /* A reply of an older generation changes nothing. */
 static void a_stale_reply_changes_nothing(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     trace_at(&t, 4000);
     TRACE("", trace_stale_mine(&t, 9));
@@ -212,7 +188,6 @@ static void a_stale_reply_changes_nothing(void **state)
 /* The owner renews just before the end of its ttl, under the same token, and the lease moves on. */
 static void renews_before_the_ttl_is_over(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     TRACE("renew wake@15839", trace_at(&t, 9250));
@@ -225,7 +200,6 @@ static void renews_before_the_ttl_is_over(void **state)
 /* L3: a failed renewal costs nothing yet. It is retried several times inside the window, and heals. */
 static void retries_a_failed_renewal_inside_the_window(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -255,7 +229,6 @@ static void retries_a_failed_renewal_inside_the_window(void **state)
 /* L3: the store refuses for exactly as long as the transition lasts, and one attempt falls into what is left. */
 static void an_outage_as_long_as_the_transition_costs_nothing(void **state)
 {
-    (void)state;
     for (int64_t begin = 9250; begin > 8250; begin -= 7) { /* when the outage began, which moves all the attempts */
         trace t;
         lead(&t, 7);
@@ -274,7 +247,6 @@ static void an_outage_as_long_as_the_transition_costs_nothing(void **state)
 /* L3: nor does waiting for an answer that the outage has swallowed use up the end. */
 static void a_swallowed_answer_is_not_waited_for_beyond_the_last_chance(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -295,7 +267,6 @@ static void a_swallowed_answer_is_not_waited_for_beyond_the_last_chance(void **s
  * lasts until then. */
 static void a_late_attempt_waits_until_the_last_chance(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -310,7 +281,6 @@ static void a_late_attempt_waits_until_the_last_chance(void **state)
 /* L3: a renewal that has to wait before it is handed over has its deadline later, but still shortly before the last chance. */
 static void a_renewal_that_is_handed_over_late_leaves_the_last_chance(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -326,7 +296,6 @@ static void a_renewal_that_is_handed_over_late_leaves_the_last_chance(void **sta
 /* S2: nothing is heard from the store, and yet the holder is told, before the lease can end on the store's clock. */
 static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     TRACE("renew wake@15839", trace_at(&t, 9250));
@@ -339,7 +308,6 @@ static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
 /* S1: the drift bound is subtracted: our 15.84 s are at most 16 s of a clock that runs 1 % faster. */
 static void the_lease_allows_for_drift(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     const int64_t lease_ns = t.timing.lease_ns;
@@ -350,7 +318,6 @@ static void the_lease_allows_for_drift(void **state)
 /* The machine slept. Whatever event wakes it, the clock is looked at first: a good renewal comes too late. */
 static void after_a_suspend_the_clock_comes_first(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -363,7 +330,6 @@ static void after_a_suspend_the_clock_comes_first(void **state)
 /* A renewal that was answered late counts from when it was sent, too. */
 static void a_late_renewal_counts_from_its_request(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -375,7 +341,6 @@ static void a_late_renewal_counts_from_its_request(void **state)
 /* The stop margin: an unreachable holder is told that much earlier. */
 static void the_stop_margin_comes_before_the_end(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .stop_margin_ms = 2000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, false, false);
@@ -391,7 +356,6 @@ static void the_stop_margin_comes_before_the_end(void **state)
 /* The store names another owner: told at once, and why. */
 static void is_told_when_superseded(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -402,7 +366,6 @@ static void is_told_when_superseded(void **state)
 /* An administrator took it away: that has a name of its own. */
 static void is_told_when_revoked(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -412,7 +375,6 @@ static void is_told_when_revoked(void **state)
 /* A renewal that is answered with another token is not ours. */
 static void a_renewal_never_changes_the_token(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -425,7 +387,6 @@ static void a_renewal_never_changes_the_token(void **state)
  * incarnation asks. */
 static void after_a_gap_it_begins_anew(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     const uint64_t nonce = t.machine.nonce;
@@ -445,7 +406,6 @@ static void after_a_gap_it_begins_anew(void **state)
 /* The hold limit ends a leadership that would go on for ever, lets others go first, and then contends again. */
 static void the_hold_limit_ends_leadership(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .hold_limit_ms = 5000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, false, false);
@@ -460,13 +420,11 @@ static void the_hold_limit_ends_leadership(void **state)
 /* A note that was written, and a session that is back, say nothing about who leads. */
 static void news_about_other_things_change_nothing(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     TRACE("wake@9250", trace_push(&t, SIMBA_PUSH_NOTED));
     TRACE("wake@9250", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     const int64_t before = timer_ms(&t);
     trace_push(&t, SIMBA_PUSH_NOTED);
@@ -478,10 +436,8 @@ static void news_about_other_things_change_nothing(void **state)
  * asks again as soon as without that news, not when the lease ends. */
 static void news_of_its_own_grant_does_not_make_it_wait(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_fails(&t, SIMBA_ETIMEDOUT);
     const int64_t before = timer_ms(&t);
     trace_push_acquired(&t, "me", 7, 10000);

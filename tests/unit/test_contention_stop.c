@@ -9,7 +9,6 @@
 /* S6: a graceful stop tells first, renews as long as on_released runs, and only then gives back. */
 static void a_stop_renews_until_on_released_has_returned(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     TRACE("released(stopped) changed wake@9250", trace_stop(&t));
@@ -28,7 +27,6 @@ static void a_stop_renews_until_on_released_has_returned(void **state)
 /* on_released returns while a renewal is under way: its answer is awaited, then comes the release. */
 static void a_stop_waits_for_the_renewal_in_flight(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_stop(&t);
@@ -41,7 +39,6 @@ static void a_stop_waits_for_the_renewal_in_flight(void **state)
 /* on_released returns once per leadership. Whoever says so at another time is not listened to. */
 static void an_ack_at_the_wrong_time_is_passed_over(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     TRACE("wake@9250", trace_ack(&t));
@@ -55,7 +52,6 @@ static void an_ack_at_the_wrong_time_is_passed_over(void **state)
 /* A leadership that ended by itself is not held on to for the least time: nobody knows whether the lease is still there. */
 static void the_least_time_is_for_those_who_end_by_themselves(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     t.machine.min_hold_ns = INT64_C(3600000000000);
@@ -70,7 +66,6 @@ static void the_least_time_is_for_those_who_end_by_themselves(void **state)
 /* Stop before the initial delay is over: nothing was asked, nothing is left. */
 static void a_stop_during_the_initial_delay_is_over_at_once(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .initial_delay_ms = 300, .jitter_max_ms = 1};
     trace t;
     trace_init_with(&t, &ms, false, false);
@@ -81,10 +76,8 @@ static void a_stop_during_the_initial_delay_is_over_at_once(void **state)
 /* Stop while waiting: nothing of a waiter is in the store. */
 static void a_stop_while_waiting_is_over_at_once(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     TRACE("done", trace_stop(&t));
 }
@@ -92,10 +85,8 @@ static void a_stop_while_waiting_is_over_at_once(void **state)
 /* S5: a win that arrives after stop is given back and never told. */
 static void a_late_win_after_stop_is_given_back(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     TRACE("withdraw", trace_stop(&t));
     TRACE("late release", trace_mine(&t, 9));
     TRACE("done", trace_nobody(&t));
@@ -104,10 +95,8 @@ static void a_late_win_after_stop_is_given_back(void **state)
 /* S5: stop when it is not known whether the last acquire won: give back whatever there may be. */
 static void a_stop_after_a_lost_reply_gives_back_what_may_be(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     const uint64_t nonce = t.actions.nonce;
     trace_fails(&t, SIMBA_ETIMEDOUT);
     TRACE("release", trace_stop(&t));
@@ -119,7 +108,6 @@ static void a_stop_after_a_lost_reply_gives_back_what_may_be(void **state)
 /* A store that is away does not keep anybody from stopping: a few tries, then the lease ends by itself. */
 static void a_stop_is_bounded_when_the_store_is_away(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_stop(&t);
@@ -141,7 +129,6 @@ static void a_stop_is_bounded_when_the_store_is_away(void **state)
 /* While on_released runs after a stop and the store is away, the lease ends; nothing is told twice. */
 static void the_lease_may_end_during_a_stop(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_stop(&t);
@@ -156,7 +143,6 @@ static void the_lease_may_end_during_a_stop(void **state)
 /* A machine that has stopped can be started again, under a new nonce. */
 static void it_can_be_started_again(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_stop(&t);
@@ -169,7 +155,6 @@ static void it_can_be_started_again(void **state)
 /* Stopping what was never started is over at once. */
 static void stopping_an_idle_machine_is_done_at_once(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     TRACE("done", trace_stop(&t));
@@ -180,7 +165,6 @@ static void stopping_an_idle_machine_is_done_at_once(void **state)
 /* Try once: one answer, then done, and nothing stays behind. */
 static void a_try_is_one_answer(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     t.machine.once = t.machine.try_once = true;
@@ -192,7 +176,6 @@ static void a_try_is_one_answer(void **state)
 /* A try that got no answer may have won: that is given back. */
 static void a_try_without_an_answer_is_given_back(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     t.machine.once = t.machine.try_once = true;
@@ -204,7 +187,6 @@ static void a_try_without_an_answer_is_given_back(void **state)
 /* A locker leads once: after a loss it does not contend again behind the caller's back. */
 static void a_locker_leads_once(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     t.machine.once = true;
@@ -218,7 +200,6 @@ static void a_locker_leads_once(void **state)
 /* A permanent error ends a locker's wait at once; a transient one does not. */
 static void a_permanent_error_ends_a_lockers_wait(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     t.machine.once = true;

@@ -9,7 +9,6 @@
 /* Who knows its place in the queue comes when those before it have had their chance. */
 static void waits_for_its_turn(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_min_ms = -200, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, false, true);
@@ -22,7 +21,6 @@ static void waits_for_its_turn(void **state)
 /* News of a new owner postpones the next request, but not where there is a queue, in which the place may have been lost. */
 static void a_queue_is_joined_again_now_and_then(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000};
     for (int queue = 0; queue < 2; queue++) {
         trace t;
@@ -38,10 +36,8 @@ static void a_queue_is_joined_again_now_and_then(void **state)
  * grant before its own. */
 static void an_invitation_of_another_is_left_to_it(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     TRACE("wake@4000", trace_push(&t, SIMBA_PUSH_FREED));
     assert_false(t.actions.used);
@@ -59,7 +55,6 @@ static void an_invitation_of_another_is_left_to_it(void **state)
  * by then: it is in no queue yet, and would never be invited. */
 static void the_hold_limit_lets_others_go_first(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .hold_limit_ms = 5000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, false, true);
@@ -80,7 +75,6 @@ static void the_hold_limit_lets_others_go_first(void **state)
 /* Unless the store keeps a queue: then the waiter leaves it. */
 static void a_stop_while_queued_leaves_the_queue(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1};
     trace t;
     trace_init_with(&t, &ms, false, true);
@@ -95,10 +89,8 @@ static void a_stop_while_queued_leaves_the_queue(void **state)
 /* L2: a release is pushed to a waiter, and it tries at once. */
 static void a_pushed_release_is_tried_at_once(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     TRACE("changed acquire", trace_push(&t, SIMBA_PUSH_RELEASED));
     assert_true(t.actions.used);
@@ -107,10 +99,8 @@ static void a_pushed_release_is_tried_at_once(void **state)
 /* L2: a push that arrives while a request is in flight is not lost: that answer may be older than the push. */
 static void a_push_during_a_request_is_not_lost(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     assert_true(t.actions.used);
     TRACE("changed acquire", trace_owned(&t, "other", 5, 4000));
@@ -120,10 +110,8 @@ static void a_push_during_a_request_is_not_lost(void **state)
 /* A push that came before the server was asked is older than the answer: there is no reason to ask again. */
 static void a_push_before_the_asking_is_old(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_pass(&t, 10);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     trace_pass(&t, 20);
@@ -139,10 +127,8 @@ static void a_push_before_the_asking_is_old(void **state)
 /* L2: who cannot use a wake-up says so, and it moves on to the next waiter. */
 static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_stop(&t);
     TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
     assert_false(t.actions.used);
@@ -151,10 +137,8 @@ static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
 /* News of another owner moves the alarm; older news than what is known does not. */
 static void pushed_news_moves_the_alarm(void **state)
 {
-    (void)state;
     trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
+    contend(&t);
     trace_owned(&t, "other", 5, 4000);
     trace_pass(&t, 1000);
     TRACE("changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));
@@ -164,7 +148,6 @@ static void pushed_news_moves_the_alarm(void **state)
 /* A holder hears that somebody else has it: the store decides, at once. News of its own grant is none. */
 static void a_holder_checks_what_it_hears(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     TRACE("wake@9250", trace_push_acquired(&t, "me", 7, 16000));
@@ -175,7 +158,6 @@ static void a_holder_checks_what_it_hears(void **state)
 /* A push during a renewal may be younger than its answer: ask once more. */
 static void a_push_during_a_renewal_is_checked_again(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_at(&t, 9250);
@@ -187,7 +169,6 @@ static void a_push_during_a_renewal_is_checked_again(void **state)
 /* L3: what a holder asks early, because of a push, is not in the way of the renewal, however often it fails. */
 static void a_look_between_is_not_in_the_way_of_the_renewal(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_pass(&t, 4000);
@@ -209,7 +190,6 @@ static void a_look_between_is_not_in_the_way_of_the_renewal(void **state)
  * renewal goes out, although one request in good time would be waited for longer. */
 static void a_look_shortly_before_is_not_in_the_way_either(void **state)
 {
-    (void)state;
     trace t;
     lead(&t, 7);
     trace_pass(&t, 9200);
@@ -230,7 +210,6 @@ static void a_look_shortly_before_is_not_in_the_way_either(void **state)
 /* Nothing of a session is renewed; its loss is told, with its own reason, and nothing of it is left to give back. */
 static void a_session_lease_ends_with_the_session(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, true, false);
@@ -253,7 +232,6 @@ static void session(trace *t)
 /* When the session is lost, there is nothing left to give back. */
 static void a_lost_session_leaves_nothing_to_give_back(void **state)
 {
-    (void)state;
     trace t;
     session(&t);
     trace_mine(&t, 7);
@@ -273,7 +251,6 @@ static void a_lost_session_leaves_nothing_to_give_back(void **state)
  * has to be removed. */
 static void a_request_of_the_next_session_is_given_back(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     for (int fails = 0; fails < 2; fails++) {
         trace t;
@@ -295,7 +272,6 @@ static void a_request_of_the_next_session_is_given_back(void **state)
 /* S5: what was won by a request that was under way when the session was lost is given back by stop like anything else. */
 static void a_win_after_a_lost_session_is_given_back_too(void **state)
 {
-    (void)state;
     trace t;
     session(&t);
     trace_pass(&t, 1000);
@@ -310,7 +286,6 @@ static void a_win_after_a_lost_session_is_given_back_too(void **state)
 /* S2: the end of the session by our own clock comes before whatever anybody says. */
 static void our_own_clock_ends_a_session_first(void **state)
 {
-    (void)state;
     trace t;
     session(&t);
     t.session_until_ms = 5000;
@@ -330,7 +305,6 @@ static void our_own_clock_ends_a_session_first(void **state)
  * live on in the store, so what it held is given back before anything new is begun. */
 static void a_session_that_may_have_ended_is_told(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .stop_margin_ms = 500, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, true, true);
@@ -350,7 +324,6 @@ static void a_session_that_may_have_ended_is_told(void **state)
 /* A session that has ended cannot hold what it has just won. */
 static void a_win_after_the_session_is_given_back(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, true, true);
@@ -363,7 +336,6 @@ static void a_win_after_the_session_is_given_back(void **state)
 /* Being asked to look again is no reason to renew a session from then on. */
 static void a_session_lease_is_not_renewed(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, true, true);

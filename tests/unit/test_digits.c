@@ -9,7 +9,6 @@
 
 static void as_printf_writes_them(void **state)
 {
-    (void)state;
     static const uint64_t numbers[] = {0, 1, 9, 10, 99, 100, 65535, 1234567890123456, UINT64_MAX / 10, UINT64_MAX};
     static const size_t widths[] = {0, 1, 2, 16, 20};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

@@ -40,7 +40,6 @@ static void one_host(void **state)
         {"", "127.0.0.1", 6379, "127.0.0.1:6379"},
         {":7000", "127.0.0.1", 7000, "127.0.0.1:7000"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(parse(cases[i].authority), 0);
         assert_int_equal(count, 1);
@@ -52,7 +51,6 @@ static void one_host(void **state)
 /* A list keeps its order, and each host its own port. */
 static void several_hosts(void **state)
 {
-    (void)state;
     assert_int_equal(parse("a:1,[::2],c"), 0);
     assert_int_equal(count, 3);
     expect(0, "a", 1, "a:1");
@@ -84,7 +82,6 @@ static void about_refused(void **state)
         {"[]:1", "missing"},
         {"a,:1", "missing"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(parse(cases[i].authority), SIMBA_EURL);
         assert_non_null(strstr(error.text, cases[i].word));
@@ -100,7 +97,6 @@ static void about_refused(void **state)
 static void about_set(void **state)
 {
     simba__endpoint endpoint;
-    (void)state;
     assert_true(simba__endpoint_set(&endpoint, "node-1.example", 6, 7000));
     assert_string_equal(endpoint.host, "node-1");
     assert_false(simba__endpoint_set(&endpoint, "", 0, 1));
@@ -118,7 +114,6 @@ static void about_socket(void **state)
 {
     simba__endpoint endpoint;
     char path[200] = "/";
-    (void)state;
     assert_int_equal(simba__endpoint_set_socket(&endpoint, "redis", "/run/redis.sock", &error), 0);
     assert_string_equal(endpoint.host, "/run/redis.sock");
     assert_int_equal(endpoint.port, 0);

@@ -27,7 +27,6 @@ enum { CODES = sizeof codes / sizeof *codes };
 /* A number, once given, stays; a new code has to be added here too. */
 static void numbers_are_stable(void **state)
 {
-    (void)state;
     size_t known = 0;
 #define COUNT(name, number, text) known++;
     SIMBA_ERRORS(COUNT)
@@ -43,7 +42,6 @@ static void numbers_are_stable(void **state)
 /* Every code has its name and a text of its own. */
 static void codes_have_names_and_texts(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < CODES; i++) {
         assert_string_equal(simba_error_name(codes[i].code), codes[i].name);
         assert_true(strlen(simba_error_text(codes[i].code)) > 0);
@@ -53,23 +51,9 @@ static void codes_have_names_and_texts(void **state)
     assert_string_equal(simba_error_text(SIMBA_EINVAL), "bad argument");
 }
 
-/* What is no code still has words, never NULL. */
-static void other_numbers_have_words_too(void **state)
-{
-    (void)state;
-    static const int others[] = {1, -19, -1000, 42, INT32_MIN, INT32_MAX};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        assert_string_equal(simba_error_name(others[i]), "SIMBA_E?");
-        assert_string_equal(simba_error_text(others[i]), "unknown error");
-    }
-    assert_string_equal(simba_error_text(0), "no error");
-    assert_string_equal(simba_error_name(0), "0");
-}
-
 /* Which errors are worth another try is the same list everywhere. */
 static void transient_codes_are_these(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < CODES; i++)
         assert_int_equal(simba__is_transient(codes[i].code), codes[i].transient);
     assert_false(simba__is_transient(0));
@@ -79,7 +63,6 @@ static void transient_codes_are_these(void **state)
 /* The code and the sentence arrive, and the code is returned, also where nobody listens. */
 static void fail_fills_in(void **state)
 {
-    (void)state;
     simba_error err = {0};
     assert_int_equal(simba__fail(&err, SIMBA_EURL, "%s is %d", "answer", 42), SIMBA_EURL);
     assert_int_equal(err.code, SIMBA_EURL);
@@ -87,21 +70,9 @@ static void fail_fills_in(void **state)
     assert_int_equal(simba__fail(NULL, SIMBA_EPERM, "%s", "unheard"), SIMBA_EPERM);
 }
 
-/* A later failure replaces an earlier one whole. */
-static void fail_replaces(void **state)
-{
-    (void)state;
-    simba_error err;
-    simba__fail(&err, SIMBA_EURL, "a rather long sentence");
-    simba__fail(&err, SIMBA_EPERM, "short");
-    assert_int_equal(err.code, SIMBA_EPERM);
-    assert_string_equal(err.text, "short");
-}
-
 /* A text that just fits is whole; one byte more, and its end is marked. */
 static void long_texts_are_marked(void **state)
 {
-    (void)state;
     simba_error err;
     char text[sizeof err.text + 1];
     memset(text, 'x', sizeof text);
@@ -134,7 +105,6 @@ static void assert_whole(const char *text, size_t shift, const char *character)
 /* The cut never goes through a character, wherever it falls. */
 static void the_cut_keeps_characters_whole(void **state)
 {
-    (void)state;
     static const char *const characters[] = {"é", "通", "🦁"};
     for (size_t c = 0; c < 3; c++)
         for (size_t shift = 0; shift < 8; shift++) {
@@ -151,7 +121,6 @@ static void the_cut_keeps_characters_whole(void **state)
 /* Bytes that are not UTF-8 at all are escaped, and the cut goes through no escape. */
 static void the_cut_survives_bytes_that_are_no_text(void **state)
 {
-    (void)state;
     char text[600];
     memset(text, 0x80, sizeof text);
     text[sizeof text - 1] = '\0';
@@ -167,7 +136,6 @@ static void the_cut_survives_bytes_that_are_no_text(void **state)
 /* Each caller puts in front what it was doing, and the code stays what the innermost said. */
 static void wrap_puts_in_front(void **state)
 {
-    (void)state;
     simba_error err;
     const int rc = simba__fail(&err, SIMBA_EPERM, "cannot write");
     assert_int_equal(simba__wrap(&err, rc, "file %d", 7), SIMBA_EPERM);
@@ -180,7 +148,6 @@ static void wrap_puts_in_front(void **state)
 /* A percent sign in an inner text is text, not a format. */
 static void wrap_does_not_read_formats_twice(void **state)
 {
-    (void)state;
     simba_error err;
     simba__fail(&err, SIMBA_EURL, "%s", "100%s %n %d");
     simba__wrap(&err, SIMBA_EURL, "%s", "50%s");
@@ -190,7 +157,6 @@ static void wrap_does_not_read_formats_twice(void **state)
 /* Too long together, the end is what goes, marked; a prefix that is too long by itself leaves a marked prefix. */
 static void wrap_cuts_the_end(void **state)
 {
-    (void)state;
     simba_error err;
     char text[2 * sizeof err.text];
     memset(text, 'x', sizeof text);
@@ -215,10 +181,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_stable),
         cmocka_unit_test(codes_have_names_and_texts),
-        cmocka_unit_test(other_numbers_have_words_too),
         cmocka_unit_test(transient_codes_are_these),
         cmocka_unit_test(fail_fills_in),
-        cmocka_unit_test(fail_replaces),
         cmocka_unit_test(long_texts_are_marked),
         cmocka_unit_test(the_cut_keeps_characters_whole),
         cmocka_unit_test(the_cut_survives_bytes_that_are_no_text),

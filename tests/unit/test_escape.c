@@ -19,7 +19,6 @@ static void assert_escaped(const char *text, const char *shown)
 /* Letters of all languages, signs and pictures stay. */
 static void harmless_text_stays(void **state)
 {
-    (void)state;
     assert_escaped("", "");
     assert_escaped("0:17@10.0.0.1 \\ \"quoted\" %41", "0:17@10.0.0.1 \\ \"quoted\" %41");
     assert_escaped("Löwe 通 🦁 \xC2\xA0", "Löwe 通 🦁 \xC2\xA0");
@@ -29,7 +28,6 @@ static void harmless_text_stays(void **state)
 /* What a terminal or a reader of lines would act upon. */
 static void control_characters_are_escaped(void **state)
 {
-    (void)state;
     assert_escaped("\x01\t\n\r\x1B[31m\x1F\x7F", "\\x01\\x09\\x0A\\x0D\\x1B[31m\\x1F\\x7F");
     assert_escaped("\xC2\x80\xC2\x9B\xC2\x9F", "\\xC2\\x80\\xC2\\x9B\\xC2\\x9F");
     assert_escaped("\u2028\u2029", "\\xE2\\x80\\xA8\\xE2\\x80\\xA9");
@@ -40,7 +38,6 @@ static void control_characters_are_escaped(void **state)
 /* Bytes that are not UTF-8, each by itself; a character that follows is whole. */
 static void broken_utf8_is_escaped(void **state)
 {
-    (void)state;
     assert_escaped("\x80\xBF\xFF", "\\x80\\xBF\\xFF");
     assert_escaped("\xC3", "\\xC3");
     assert_escaped("\xE2\x82", "\\xE2\\x82");
@@ -53,7 +50,6 @@ static void broken_utf8_is_escaped(void **state)
 /* What does not fit is cut between two characters, or two escapes, and marked. */
 static void long_text_is_cut(void **state)
 {
-    (void)state;
     char out[16];
     assert_string_equal(simba__escape("0123456789abcde", out, sizeof out), "0123456789abcde");
     assert_string_equal(simba__escape("0123456789abcdef", out, sizeof out), "0123456789ab…");
@@ -65,7 +61,6 @@ static void long_text_is_cut(void **state)
 /* A value behind "key=" is one word, or quoted so that its end can be found. */
 static void values_are_quoted(void **state)
 {
-    (void)state;
     static const struct {
         const char *value, *quoted;
     } cases[] = {
@@ -90,7 +85,6 @@ static void values_are_quoted(void **state)
 /* Whatever goes in: what comes out fits, is UTF-8, is printable, and escaping it again changes nothing. */
 static void random_bytes_come_out_harmless(void **state)
 {
-    (void)state;
     uint64_t seed = 7;
     for (int round = 0; round < 20000; round++) {
         char text[24];

@@ -17,7 +17,6 @@ static const char *guess(const char *given)
 /* One character too many, too few, another one, two the wrong way round. */
 static void slips_are_understood(void **state)
 {
-    (void)state;
     assert_string_equal(guess("runn"), "run");
     assert_string_equal(guess("lst"), "list");
     assert_string_equal(guess("lisd"), "list");
@@ -31,7 +30,6 @@ static void slips_are_understood(void **state)
 /* The nearest wins; the beginning of a name is near. */
 static void the_nearest_is_meant(void **state)
 {
-    (void)state;
     assert_string_equal(guess("redi"), "redis");
     assert_string_equal(guess("time"), "timeline");
     assert_string_equal(guess("trans"), "transition");
@@ -39,7 +37,6 @@ static void the_nearest_is_meant(void **state)
 
 static void strangers_are_not_suggested(void **state)
 {
-    (void)state;
     assert_string_equal(guess(""), "");
     assert_string_equal(guess("x"), "");
     assert_string_equal(guess("ru"), "run");

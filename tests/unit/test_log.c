@@ -35,7 +35,6 @@ static void write_row(size_t i, char *out, size_t size)
 /* Every event has its row in docs/log.md, in the same order, and there is none more. */
 static void events_are_documented(void **state)
 {
-    (void)state;
     FILE *page = fopen(SIMBA_TEST_SOURCES "/../docs/log.md", "re");
     assert_non_null(page);
     char line[1024];
@@ -59,7 +58,6 @@ static void events_are_documented(void **state)
 /* And in simba(1). */
 static void events_are_in_the_manual(void **state)
 {
-    (void)state;
     FILE *page = fopen(SIMBA_TEST_SOURCES "/../man/simba.1", "re");
     assert_non_null(page);
     char line[1024];
@@ -86,7 +84,6 @@ static void events_are_in_the_manual(void **state)
 /* A program can rely on how keys look, and a person on a sentence. */
 static void events_are_well_formed(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < NOTICES; i++) {
         assert_true(strspn(notices[i].event, "abcdefghijklmnopqrstuvwxyz-") == strlen(notices[i].event));
         assert_true(notices[i].sentence == NULL || (notices[i].sentence[0] && !strchr(notices[i].sentence, '=')));

@@ -38,34 +38,18 @@ static void counting_free(void *pointer)
 
 static int use_counting(void **state)
 {
-    (void)state;
     memset(&seen, 0, sizeof seen);
     return simba_set_allocator(counting_malloc, counting_realloc, counting_free);
 }
 
 static int use_system(void **state)
 {
-    (void)state;
     return simba_set_allocator(NULL, NULL, NULL);
-}
-
-/* Some of the three without the others would mix two heaps; the ones in place stay. */
-static void allocators_come_in_threes(void **state)
-{
-    (void)state;
-    for (unsigned given = 1; given < 7; given++)
-        assert_int_equal(
-            simba_set_allocator(given & 1 ? malloc : NULL, given & 2 ? realloc : NULL, given & 4 ? free : NULL),
-            SIMBA_EINVAL);
-    simba__free(simba__malloc(1));
-    assert_int_equal(seen.mallocs, 1);
-    assert_int_equal(seen.frees, 1);
 }
 
 /* Every function goes to the allocator that was set. */
 static void everything_goes_through_the_door(void **state)
 {
-    (void)state;
     void *plain = simba__malloc(10);
     assert_int_equal(seen.mallocs, 1);
     plain = simba__realloc(plain, 20);
@@ -80,32 +64,9 @@ static void everything_goes_through_the_door(void **state)
     assert_int_equal(seen.frees, 3);
 }
 
-/* NULL three times brings the system's back. */
-static void the_system_allocator_comes_back(void **state)
-{
-    (void)state;
-    assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
-    void *pointer = simba__realloc(simba__malloc(1), 2);
-    assert_non_null(pointer);
-    simba__free(pointer);
-    assert_int_equal(seen.mallocs + seen.reallocs + seen.frees, 0);
-}
-
-/* Zeroed to the last byte, whatever was there before. */
-static void calloc_zeroes(void **state)
-{
-    (void)state;
-    unsigned char *bytes = simba__calloc(7, 9);
-    assert_non_null(bytes);
-    for (size_t i = 0; i < 63; i++)
-        assert_int_equal(bytes[i], 0);
-    simba__free(bytes);
-}
-
 /* A product that overflows is refused before anybody is asked. */
 static void calloc_notices_overflow(void **state)
 {
-    (void)state;
     assert_null(simba__calloc(SIZE_MAX, 2));
     assert_null(simba__calloc(2, SIZE_MAX));
     assert_null(simba__calloc(SIZE_MAX / 2 + 1, 2)); /* would be 0 */
@@ -116,7 +77,6 @@ static void calloc_notices_overflow(void **state)
 /* Nothing of something is still a pointer, so that NULL means failure and only that. */
 static void calloc_of_nothing_is_not_null(void **state)
 {
-    (void)state;
     void *none = simba__calloc(0, 8);
     void *empty = simba__calloc(8, 0);
     assert_non_null(none);
@@ -125,32 +85,9 @@ static void calloc_of_nothing_is_not_null(void **state)
     simba__free(empty);
 }
 
-/* A copy is equal, of its own, and has room for its end. */
-static void strdup_copies(void **state)
-{
-    (void)state;
-    const char text[] = "passed in, copied";
-    char *copy = simba__strdup(text);
-    assert_string_equal(copy, text);
-    assert_ptr_not_equal(copy, text);
-    simba__free(copy);
-    copy = simba__strdup("");
-    assert_string_equal(copy, "");
-    simba__free(copy);
-}
-
-/* Freeing NULL does not bother an allocator that might not take it. */
-static void free_takes_null(void **state)
-{
-    (void)state;
-    simba__free(NULL);
-    assert_int_equal(seen.frees, 0);
-}
-
 /* An allocator that has nothing left is passed on as NULL, and what realloc was given stays. */
 static void failure_is_null(void **state)
 {
-    (void)state;
     char *kept = simba__strdup("kept");
     seen.fails = true;
     assert_null(simba__malloc(1));
@@ -166,14 +103,12 @@ int main(void)
 {
 #define COUNTED(test) cmocka_unit_test_setup_teardown(test, use_counting, use_system)
     const struct CMUnitTest tests[] = {
-        COUNTED(allocators_come_in_threes),
+
         COUNTED(everything_goes_through_the_door),
-        COUNTED(the_system_allocator_comes_back),
-        COUNTED(calloc_zeroes),
+
         COUNTED(calloc_notices_overflow),
         COUNTED(calloc_of_nothing_is_not_null),
-        COUNTED(strdup_copies),
-        COUNTED(free_takes_null),
+
         COUNTED(failure_is_null),
     };
     return cmocka_run_group_tests_name("mem", tests, NULL, NULL);

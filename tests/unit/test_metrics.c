@@ -52,7 +52,6 @@ static void assert_line(const char *text, const char *line)
 
 static void says_what_was_counted(void **state)
 {
-    (void)state;
     const char *text = text_of(NULL, NULL);
     assert_line(text, "# TYPE simba_waiting gauge");
     assert_line(text, "simba_waiting 2");
@@ -80,7 +79,6 @@ static void says_what_was_counted(void **state)
 /* A metric is a block: its head once, then the samples of all clients. */
 static void several_clients_share_the_metrics(void **state)
 {
-    (void)state;
     const char *text = text_of("orders", "quote\" back\\slash\nline \xff \x1b[m ü");
     assert_line(text, "simba_held{client=\"orders\"} 1\n"
                       "simba_held{client=\"quote\\\" back\\\\slash\\nline \\\\xFF \\\\x1B[m ü\"} 1");
@@ -94,7 +92,6 @@ static void several_clients_share_the_metrics(void **state)
 /* As snprintf: any size will do, nothing is written past it, and the length is always that of the whole. */
 static void fits_into_any_size(void **state)
 {
-    (void)state;
     const simba_stats stats = sample();
     const simba_stats *const all[] = {&stats};
     const size_t length = strlen(text_of(NULL, NULL));
@@ -118,7 +115,6 @@ static void fits_into_any_size(void **state)
 /* A program of an older header has fewer members: what it lacks is left out rather than told as zero. */
 static void writes_what_an_older_program_has(void **state)
 {
-    (void)state;
     const size_t size = offsetof(simba_stats, waiting);
     simba_stats *older = malloc(size);
     assert_non_null(older);
@@ -136,7 +132,6 @@ static void writes_what_an_older_program_has(void **state)
 
 static void refuses_what_makes_no_sense(void **state)
 {
-    (void)state;
     const simba_stats stats = sample();
     simba_stats odd = stats;
     odd.size = 3;
@@ -195,7 +190,6 @@ static char *parsed(const char *text)
 
 static void a_strict_parser_takes_it(void **state)
 {
-    (void)state;
     const char *samples = parsed(text_of("orders", "quote\" back\\slash\nline \xff ü"));
     if (!samples) {
         print_message("no prometheus_client here\n");

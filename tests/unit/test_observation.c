@@ -60,74 +60,9 @@ static int64_t timer_ms(const struct fixture *f)
     return f->actions.timer.ns / MS - 1000;
 }
 
-/* The first reading is told even if there is nobody. */
-static void the_first_owner_is_told(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 1000);
-    answer(&f, "", 0, 0);
-    assert_true(f.actions.changed);
-    assert_int_equal(timer_ms(&f), 1000);
-}
-
-/* The same owner is not told again; another grant to the same id is. */
-static void only_changes_are_told(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 1000);
-    answer(&f, "a", 5, 16000);
-    assert_true(f.actions.changed);
-    f.now_ms = 1000;
-    step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
-    assert_true(f.actions.submit);
-    answer(&f, "a", 5, 16000);
-    assert_false(f.actions.changed);
-    f.now_ms = 2000;
-    step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
-    answer(&f, "a", 6, 16000);
-    assert_true(f.actions.changed);
-}
-
-/* Nobody pushes that a holder has died: the observer looks when its time is up. */
-static void looks_when_the_owners_time_is_up(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 10000);
-    answer(&f, "a", 5, 300);
-    assert_int_equal(timer_ms(&f), 301);
-    f.now_ms = 301;
-    step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
-    answer(&f, "", 0, 0);
-    assert_true(f.actions.changed);
-    assert_true(simba_owner_is_none(&f.machine.owner));
-}
-
-/* Pushed changes are told one by one; overtaken ones are not. */
-static void pushes_are_told(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 10000);
-    answer(&f, "a", 5, 16000);
-    push(&f, SIMBA_PUSH_RELEASED, "", 0);
-    assert_true(f.actions.changed);
-    push(&f, SIMBA_PUSH_ACQUIRED, "b", 6);
-    assert_true(f.actions.changed);
-    push(&f, SIMBA_PUSH_ACQUIRED, "a", 5);
-    assert_false(f.actions.changed);
-    assert_string_equal(f.machine.owner.id, "b");
-    push(&f, SIMBA_PUSH_FREED, "", 6);
-    assert_true(f.actions.changed);
-    assert_true(simba_owner_is_none(&f.machine.owner));
-}
-
 /* A reading that was under way when something was pushed may be older: it is thrown away and repeated. */
 static void a_reading_that_may_be_old_is_repeated(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 10000);
     push(&f, SIMBA_PUSH_ACQUIRED, "b", 6);
@@ -137,28 +72,12 @@ static void a_reading_that_may_be_old_is_repeated(void **state)
     assert_true(f.actions.submit);
     answer(&f, "b", 6, 16000);
     assert_false(f.actions.changed);
-    assert_false(f.actions.submit);
-}
-
-/* "Something changed" makes it read, once. */
-static void a_vague_push_makes_it_read(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 10000);
-    answer(&f, "a", 5, 16000);
-    push(&f, SIMBA_PUSH_CHANGED, "", 0);
-    assert_true(f.actions.submit);
-    assert_false(f.actions.changed);
-    answer(&f, "b", 6, 16000);
-    assert_true(f.actions.changed);
     assert_false(f.actions.submit);
 }
 
 /* A store that is away is asked again, with growing pauses up to the polling interval. */
 static void keeps_reading_while_the_store_is_away(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 1000);
     int64_t pause_ms = 0;
@@ -174,39 +93,9 @@ static void keeps_reading_while_the_store_is_away(void **state)
     assert_true(pause_ms >= 500);
 }
 
-/* Stop is over at once, or with the answer that is under way, which is not told any more. */
-static void stop_is_over_soon(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 1000);
-    step(&f, (simba__event){.kind = SIMBA__EV_STOP});
-    assert_false(f.actions.done);
-    answer(&f, "a", 5, 16000);
-    assert_true(f.actions.done);
-    assert_false(f.actions.changed);
-    start(&f, 1000);
-    answer(&f, "a", 5, 16000);
-    step(&f, (simba__event){.kind = SIMBA__EV_STOP});
-    assert_true(f.actions.done);
-    assert_int_equal(f.actions.timer.ns, INT64_MAX);
-}
-
-/* An owner whose lease is a session has no end: it is read again now and then, not all the time. */
-static void an_owner_without_an_end_is_read_now_and_then(void **state)
-{
-    (void)state;
-    struct fixture f;
-    start(&f, 5000);
-    const simba_reply reply = {.owner = owner_of("a", 5, INT64_MAX), .now_ms = 1700000000000};
-    step(&f, (simba__event){.kind = SIMBA__EV_REPLY, .generation = f.machine.generation, .reply = &reply});
-    assert_int_equal(timer_ms(&f), 5000);
-}
-
 /* News of an end that was overtaken by the next beginning does not hide it. */
 static void an_overtaken_end_is_no_news(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 5000);
     answer(&f, "a", 5, 16000);
@@ -220,7 +109,6 @@ static void an_overtaken_end_is_no_news(void **state)
 /* Whatever times a stored or pushed owner has, it is read again within the polling interval. */
 static void any_stored_time_is_waited_for(void **state)
 {
-    (void)state;
     static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
     enum { ENDS = sizeof ends / sizeof *ends };
     for (size_t i = 0; i < ENDS * ENDS; i++) {
@@ -238,7 +126,6 @@ static void any_stored_time_is_waited_for(void **state)
 /* Events that come too early, too late or twice change nothing. */
 static void what_comes_at_the_wrong_time_changes_nothing(void **state)
 {
-    (void)state;
     struct fixture f;
     start(&f, 1000);
     step(&f, (simba__event){.kind = SIMBA__EV_TIMER}); /* while it reads */
@@ -265,15 +152,8 @@ static void what_comes_at_the_wrong_time_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_owner_is_told),
-        cmocka_unit_test(only_changes_are_told),
-        cmocka_unit_test(looks_when_the_owners_time_is_up),
-        cmocka_unit_test(pushes_are_told),
         cmocka_unit_test(a_reading_that_may_be_old_is_repeated),
-        cmocka_unit_test(a_vague_push_makes_it_read),
         cmocka_unit_test(keeps_reading_while_the_store_is_away),
-        cmocka_unit_test(stop_is_over_soon),
-        cmocka_unit_test(an_owner_without_an_end_is_read_now_and_then),
         cmocka_unit_test(an_overtaken_end_is_no_news),
         cmocka_unit_test(what_comes_at_the_wrong_time_changes_nothing),
         cmocka_unit_test(any_stored_time_is_waited_for),

@@ -19,7 +19,6 @@ static void expect(const simba__record *record, int64_t now_ms, bool strictly, b
 /* Nobody ever began it. */
 static void the_first_may_begin(void **state)
 {
-    (void)state;
     const simba__record record = {.state = SIMBA__RUN_NONE};
     expect(&record, 100 * HOUR, true, true);
 }
@@ -27,7 +26,6 @@ static void the_first_may_begin(void **state)
 /* A success counts for the whole period, and a failure only for those who do not repeat it. */
 static void a_result_decides(void **state)
 {
-    (void)state;
     static const int results[] = {0, 1, 143, -1};
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
         simba__record record = {.state = SIMBA__RUN_NONE};
@@ -42,7 +40,6 @@ static void a_result_decides(void **state)
 /* A run without an end was cut short, if its judge holds the mutex. The end of the run before it does not count. */
 static void a_run_without_an_end_was_cut_short(void **state)
 {
-    (void)state;
     simba__record record = {.state = SIMBA__RUN_NONE};
     simba__once_begun(&strict, &record, 100 * HOUR);
     simba__once_ended(&record, 0, 100 * HOUR + 5);
@@ -53,7 +50,6 @@ static void a_run_without_an_end_was_cut_short(void **state)
 /* Nobody can know whether the period is over when the clock went back. */
 static void a_clock_that_went_back_makes_it_longer(void **state)
 {
-    (void)state;
     simba__record record = {.state = SIMBA__RUN_NONE};
     simba__once_begun(&strict, &record, 100 * HOUR);
     simba__once_ended(&record, 0, 100 * HOUR + 5);
@@ -64,7 +60,6 @@ static void a_clock_that_went_back_makes_it_longer(void **state)
 /* The record says all that, and comes back from a note. A run that begins again begins a new period. */
 static void the_record_tells_it(void **state)
 {
-    (void)state;
     char text[SIMBA__RECORD_MAX + 1];
     simba__record record = {.state = SIMBA__RUN_NONE}, read;
     simba__once_begun(&forgiving, &record, 100 * HOUR);

@@ -32,7 +32,6 @@ static void assert_option(const char *keyword, const char *value)
 /* Without a word about it, TLS is verified, a primary is wanted, and nothing asks Kerberos. */
 static void about_defaults(void **state)
 {
-    (void)state;
     assert_int_equal(parse("postgresql://me:secret@db.example/jobs"), 0);
     assert_option("sslmode", "verify-full");
     assert_option("require_auth", "");
@@ -56,7 +55,6 @@ static void about_defaults(void **state)
 /* What is said counts: sslmode, hosts with their ports, a schema, timeouts in both spellings. */
 static void about_said(void **state)
 {
-    (void)state;
     assert_int_equal(parse("postgres://a:1,[::1]:2,c/d?sslmode=prefer&schema=locks&table=mine&create=yes&"
                            "connect-timeout=700ms&target_session_attrs=any&application_name=nightly"),
                      0);
@@ -82,7 +80,6 @@ static void about_said(void **state)
 /* A unix socket: by the setting host, by the authority, or where libpq looks when nobody is named. */
 static void about_sockets(void **state)
 {
-    (void)state;
     assert_int_equal(parse("postgresql:///jobs?host=/run/pg&port=6000"), 0);
     assert_string_equal(options.hosts[0].host, "/run/pg");
     assert_int_equal(options.hosts[0].port, 6000);
@@ -98,7 +95,6 @@ static void about_sockets(void **state)
 /* The service file fills in what the URL leaves out; "prefer" in it does not weaken TLS, "require" does. */
 static void service_file(void **state)
 {
-    (void)state;
     char path[] = "/tmp/simba-service-XXXXXX";
     char url[256];
     const int fd = mkstemp(path);
@@ -130,7 +126,6 @@ static void service_file(void **state)
 /* What makes no sense is refused with a sentence that names it. */
 static void about_refused(void **state)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"postgresql://a/d?sslmode=maybe", "sslmode"},
         {"postgresql://a/d?target_session_attrs=standby", "target_session_attrs"},
@@ -153,7 +148,6 @@ static void about_refused(void **state)
 /* Settings that would show a secret, or that are ours to choose, are no settings of a URL. */
 static void about_keys(void **state)
 {
-    (void)state;
     static const char *const none[] = {"password", "sslpassword", "client_encoding", "hostaddr", "dbname", "user"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         for (const char *const *key = simba__pg_keys; *key; key++)
@@ -163,7 +157,6 @@ static void about_keys(void **state)
 /* Every class of the table at the top of errors.c. */
 static void about_errors(void **state)
 {
-    (void)state;
     static const struct {
         const char *sqlstate;
         int code;

@@ -70,19 +70,16 @@ static bool take(int ms)
 
 static int setup(void **state)
 {
-    (void)state;
     return simba__reactor_init(&reactor, false, NULL);
 }
 
 static int setup_with_loop(void **state)
 {
-    (void)state;
     return simba__reactor_init(&reactor, true, NULL);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     simba__reactor_fini(&reactor);
     return 0;
 }
@@ -90,7 +87,6 @@ static int teardown(void **state)
 /* Nothing is lost if a reader leaves bytes for later. */
 static void what_lasts_is_told_again(void **state)
 {
-    (void)state;
     line l = line_of(SIMBA_READABLE);
     assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     take(0);
@@ -110,7 +106,6 @@ static void what_lasts_is_told_again(void **state)
 
 static void only_what_is_of_interest_is_told(void **state)
 {
-    (void)state;
     line l = line_of(SIMBA_READABLE);
     say(&l);
     assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
@@ -132,7 +127,6 @@ static void only_what_is_of_interest_is_told(void **state)
 /* Whatever somebody waits for: when the other end is gone, that has come about. */
 static void trouble_is_told_to_all(void **state)
 {
-    (void)state;
     line reads = line_of(SIMBA_READABLE);
     line writes = line_of(SIMBA_WRITABLE);
     assert_int_equal(simba__reactor_add(&reactor, &reads.io), 0);
@@ -154,7 +148,6 @@ static void trouble_is_told_to_all(void **state)
 /* One that is told may remove another that would be told next, memory and all. */
 static void who_is_gone_is_not_told(void **state)
 {
-    (void)state;
     line first = line_of(SIMBA_READABLE);
     line second = line_of(SIMBA_READABLE);
     first.removes = &second;
@@ -177,7 +170,6 @@ static simba_local in_ms(int64_t ms)
 /* The timer goes off at the earliest time that was asked for, once. */
 static void the_timer_goes_off(void **state)
 {
-    (void)state;
     assert_true(simba__reactor_arm(&reactor, in_ms(60000)));
     assert_true(simba__reactor_arm(&reactor, in_ms(500)));
     assert_true(simba__reactor_arm(&reactor, in_ms(30000))); /* the earlier one stays */
@@ -193,7 +185,6 @@ static void the_timer_goes_off(void **state)
 /* It ends one wait, also one that has not begun. */
 static void a_wakeup_ends_a_wait(void **state)
 {
-    (void)state;
     simba__wakeup_raise(reactor.wakeup);
     simba__wakeup_raise(reactor.wakeup);
     assert_false(take(1 << 30));
@@ -205,7 +196,6 @@ static void a_wakeup_ends_a_wait(void **state)
 /* Waking the loop does not wake the client's thread, and the other way round: each would be busy until the other came. */
 static void each_has_its_own_wakeup(void **state)
 {
-    (void)state;
     simba__wakeup_raise(reactor.wakeup);
     assert_false(is_readable(reactor.loop_set));
     simba__wakeup_clear(reactor.wakeup);
@@ -219,7 +209,6 @@ static void each_has_its_own_wakeup(void **state)
 /* The application's descriptor is readable as long as a descriptor of the store or the timer is. */
 static void a_loop_finds_the_same(void **state)
 {
-    (void)state;
     line l = line_of(SIMBA_READABLE);
     assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     assert_false(is_readable(reactor.loop_set));
@@ -244,7 +233,6 @@ static void a_loop_finds_the_same(void **state)
 /* The clock that goes on while the machine sleeps. */
 static void the_timer_counts_sleep(void **state)
 {
-    (void)state;
     char path[64];
     char line_[64];
     int clock = -1;
@@ -259,7 +247,6 @@ static void the_timer_counts_sleep(void **state)
 
 static void descriptors_are_closed_on_exec(void **state)
 {
-    (void)state;
     const int fds[] = {reactor.set, reactor.wakeup, reactor.loop_set, reactor.loop_wakeup, reactor.timer};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);

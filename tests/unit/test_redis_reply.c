@@ -33,7 +33,6 @@ static int parse(const char *bytes, simba_op op, simba_reply *ret_reply)
 
 static void about_answers(void **state)
 {
-    (void)state;
     simba_reply reply;
     assert_int_equal(parse("*6\r\n:1\r\n" NOW "$2\r\nme\r\n" REST, SIMBA_OP_ACQUIRE, &reply), SIMBA_MINE);
     assert_string_equal(reply.owner.id, "me");
@@ -54,7 +53,6 @@ static void about_answers(void **state)
 /* A row says who waits, and what the note is. */
 static void about_rows(void **state)
 {
-    (void)state;
     redis_row row;
     redisReply *reply = reply_of("*6\r\n*2\r\n:0\r\n" NOW ":2\r\n$3\r\nyou\r\n$2\r\n77\r\n$2\r\n99\r\n$3\r\na\nb\r\n");
     assert_int_equal(simba__redis_parse_row(reply, &row), 0);
@@ -96,7 +94,6 @@ static void about_refusals(void **state)
         {"ERR what", SIMBA_ESTORE, false, "what"},
     };
     const simba__endpoint there = {.where = "h:1"};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         simba_error error;
         bool drop;

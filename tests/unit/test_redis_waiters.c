@@ -49,7 +49,6 @@ static redis_listener waiting(void)
 /* A contender says that it hears only once all its channels are confirmed, and is told to ask again then. */
 static void hears_when_it_is_confirmed(void **state)
 {
-    (void)state;
     redis_listener l = fresh();
     assert_int_equal(simba__redis_listener_says(&l), '0');
     assert_true(simba__redis_listener_join(&l, 7));
@@ -67,7 +66,6 @@ static void hears_when_it_is_confirmed(void **state)
 /* Nothing is subscribed for nobody. */
 static void nobody_is_listened_for(void **state)
 {
-    (void)state;
     redis_listener l = fresh();
     TRACE("", simba__redis_listener_up(&l, 1));
     TRACE("", simba__redis_listener_invited(&l));
@@ -76,7 +74,6 @@ static void nobody_is_listened_for(void **state)
 /* The connection is lost: it may be in the queue still, and does not hear. Afterwards it asks again. */
 static void subscribes_again(void **state)
 {
-    (void)state;
     redis_listener l = waiting();
     l.queued = true;
     simba__redis_listener_down(&l);
@@ -91,7 +88,6 @@ static void subscribes_again(void **state)
 /* A channel stays for a second after nobody waits, and hears meanwhile; one that is not confirmed stays until it is. */
 static void outlives_the_interest(void **state)
 {
-    (void)state;
     redis_listener l = waiting();
     simba__redis_listener_leave(&l, 7, at(100));
     assert_int_equal(simba__redis_listener_says(&l), '1');
@@ -116,7 +112,6 @@ static void outlives_the_interest(void **state)
 /* An invitation is told at once; whoever stands by asks a little after those 100 ms. */
 static void invited_and_standing_by(void **state)
 {
-    (void)state;
     redis_listener l = waiting();
     TRACE("released", simba__redis_listener_invited(&l));
     simba__redis_listener_standby(&l, at(1000), 44);
@@ -132,7 +127,6 @@ static void invited_and_standing_by(void **state)
 /* Beside a JVM contender one looks four times a second, further back less often, and not shortly before the lease ends. */
 static void looks_at_a_foreign_owner(void **state)
 {
-    (void)state;
     redis_listener l = waiting();
     simba__redis_listener_foreign(&l, at(1000), 250, 1);
     assert_int_equal(l.look_at.ns, 0);
@@ -148,7 +142,6 @@ static void looks_at_a_foreign_owner(void **state)
 /* Two of one id share a place in the queue: when it is gone, the other one is told. */
 static void two_of_one_name(void **state)
 {
-    (void)state;
     redis_listener l = waiting();
     assert_true(simba__redis_listener_join(&l, 8));
     l.queued = true;
@@ -162,7 +155,6 @@ static void two_of_one_name(void **state)
 /* Whatever happens in whatever order, no invariant fails. */
 static void anything(void **state)
 {
-    (void)state;
     uint64_t seed = 30;
     redis_listener l = fresh();
     for (int64_t ms = 1; ms < 20000; ms++) {

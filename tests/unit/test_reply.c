@@ -33,7 +33,6 @@ static int check(const simba_request *request)
 
 static void sound_answers_pass(void **state)
 {
-    (void)state;
     const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_FORCE_RELEASE};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         simba_request request = sound(ops[i]);
@@ -51,7 +50,6 @@ static void sound_answers_pass(void **state)
 /* The owner may be anybody, whatever he is called: a JVM contender has no token, and a clock may be anywhere. */
 static void others_may_own_it_as_they_like(void **state)
 {
-    (void)state;
     const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_READ};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         simba_request request = sound(ops[i]);
@@ -68,7 +66,6 @@ static void others_may_own_it_as_they_like(void **state)
 
 static void an_error_is_an_answer(void **state)
 {
-    (void)state;
     simba_request request = {.op = SIMBA_OP_ACQUIRE, .id = "me", .reply = {.status = SIMBA_EUNAVAILABLE}};
     request.reply.outcome = SIMBA_MINE; /* nothing beside the status counts */
     assert_int_equal(check(&request), 0);
@@ -78,7 +75,6 @@ static void an_error_is_an_answer(void **state)
 
 static void a_grant_names_us(void **state)
 {
-    (void)state;
     const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW};
     static const char *const others[] = {"", "m", "mee", "ME", "somebody else"};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
@@ -91,7 +87,6 @@ static void a_grant_names_us(void **state)
 
 static void a_grant_has_a_token_and_a_renewal_keeps_it(void **state)
 {
-    (void)state;
     simba_request request = sound(SIMBA_OP_ACQUIRE);
     request.reply.owner.token = UINT64_MAX;
     assert_int_equal(check(&request), 0);
@@ -108,7 +103,6 @@ static void a_grant_has_a_token_and_a_renewal_keeps_it(void **state)
 /* To the millisecond, on the store's own clock. A session lasts as long as it lasts. */
 static void a_lease_ends_after_the_answer(void **state)
 {
-    (void)state;
     static const struct {
         int64_t now_ms, until_ms;
         int code;
@@ -135,7 +129,6 @@ static void a_lease_ends_after_the_answer(void **state)
 
 static void an_id_ends_within_its_field(void **state)
 {
-    (void)state;
     const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_READ};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         simba_request request = sound(ops[i]);
@@ -149,7 +142,6 @@ static void an_id_ends_within_its_field(void **state)
 
 static void an_outcome_fits_its_request(void **state)
 {
-    (void)state;
     for (int op = SIMBA_OP_ACQUIRE; op <= SIMBA_OP_PREPARE; op++) {
         simba_request request = sound((simba_op)op);
         request.reply.outcome = SIMBA_REVOKED;
@@ -164,7 +156,6 @@ static void an_outcome_fits_its_request(void **state)
 /* Whoever is said to have acquired it has a name; nothing else is asked of a push. */
 static void a_push_names_an_owner(void **state)
 {
-    (void)state;
     simba_push push = {.kind = SIMBA_PUSH_ACQUIRED, .owner = {.id = "you", .token = 9}, .now_ms = NOW_MS};
     assert_ptr_equal(simba__push_check(&push), &push);
     push.owner.id[0] = '\0';

@@ -69,54 +69,9 @@ static simba_reply acquire(simba__row *row, simba__row_now now, const char *id, 
     return apply(row, now, SIMBA_OP_ACQUIRE, id, nonce, 0);
 }
 
-/* A row that nobody ever touched is free, and is granted with all there is to know about the grant. */
-static void an_untouched_row_is_granted(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    assert_true(simba__row_is_free(&row, start));
-    const simba_reply reply = acquire(&row, start, "alice", 11);
-    const int64_t now_ms = start.epoch_us / 1000;
-    assert_int_equal(reply.outcome, SIMBA_MINE);
-    assert_string_equal(reply.owner.id, "alice");
-    assert_int_equal(reply.now_ms, now_ms);
-    assert_int_equal(reply.owner.acquired_at_ms, now_ms);
-    assert_int_equal(reply.owner.ttl_at_ms, now_ms + TTL);
-    assert_int_equal(reply.owner.transition_at_ms, now_ms + TTL + TRANSITION);
-    assert_true(reply.owner.token > 0);
-    assert_false(simba__row_is_free(&row, start));
-}
-
-/* Whoever comes second is told who came first, and changes nothing. */
-static void a_held_row_is_not_granted(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const simba_reply first = acquire(&row, start, "alice", 11);
-    const simba_reply second = acquire(&row, later(start, 3000 * MS), "bob", 12);
-    assert_int_equal(second.outcome, SIMBA_NOT_MINE);
-    assert_true(same_owner(&second.owner, &first.owner));
-    assert_int_equal(second.now_ms, first.now_ms + 3000);
-}
-
-/* The reply to an acquire was lost and it comes again: the same grant, under the same token, for a full lease. */
-static void a_repeated_acquire_is_the_same_grant(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const simba_reply first = acquire(&row, start, "alice", 11);
-    const simba_reply second = acquire(&row, later(start, 3000 * MS), "alice", 11);
-    assert_int_equal(second.outcome, SIMBA_MINE);
-    assert_int_equal(second.owner.token, first.owner.token);
-    assert_int_equal(second.owner.acquired_at_ms, first.owner.acquired_at_ms);
-    assert_int_equal(second.owner.transition_at_ms, first.owner.transition_at_ms + 3000);
-    assert_false(simba__row_is_free(&row, later(start, (3000 + TTL + TRANSITION) * MS - 1)));
-}
-
 /* Another process, or a later life of this one, with the same id is somebody else. */
 static void the_same_id_with_another_nonce_is_somebody_else(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
     assert_int_equal(acquire(&row, start, "alice", 12).outcome, SIMBA_NOT_MINE);
@@ -125,129 +80,9 @@ static void the_same_id_with_another_nonce_is_somebody_else(void **state)
     assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 12, 0).outcome, SIMBA_NOT_MINE);
 }
 
-/* The lease lasts to its last nanosecond and not one longer. */
-static void a_lease_ends_on_the_nanosecond(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t first = acquire(&row, start, "alice", 11).owner.token;
-    const simba__row_now end = later(start, (int64_t)(TTL + TRANSITION) * MS);
-
-    const simba__row_now before = later(end, -1);
-    assert_false(simba__row_is_free(&row, before));
-    assert_int_equal(acquire(&row, before, "bob", 12).outcome, SIMBA_NOT_MINE);
-
-    assert_true(simba__row_is_free(&row, end));
-    const simba_reply seen = apply(&row, end, SIMBA_OP_READ, NULL, 0, 0);
-    assert_nobody(&seen.owner);
-    const simba_reply reply = acquire(&row, end, "bob", 12);
-    assert_int_equal(reply.outcome, SIMBA_MINE);
-    assert_true(reply.owner.token > first);
-}
-
-/* A renewal counts from the moment it is carried out, and changes neither the token nor when it all began. */
-static void a_renewal_extends_and_keeps_the_token(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const simba_reply granted = acquire(&row, start, "alice", 11);
-    const simba__row_now now = later(start, 9500 * MS);
-    const simba_reply renewed = apply(&row, now, SIMBA_OP_RENEW, "alice", 11, granted.owner.token);
-    assert_int_equal(renewed.outcome, SIMBA_MINE);
-    assert_int_equal(renewed.owner.token, granted.owner.token);
-    assert_int_equal(renewed.owner.acquired_at_ms, granted.owner.acquired_at_ms);
-    assert_int_equal(renewed.owner.ttl_at_ms, now.epoch_us / 1000 + TTL);
-    assert_false(simba__row_is_free(&row, later(now, (int64_t)(TTL + TRANSITION) * MS - 1)));
-    assert_true(simba__row_is_free(&row, later(now, (int64_t)(TTL + TRANSITION) * MS)));
-}
-
-/* Late, in the transition, a renewal still counts. */
-static void a_renewal_in_the_transition_counts(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
-    const simba__row_now now = later(start, (int64_t)(TTL + TRANSITION) * MS - 1);
-    assert_int_equal(apply(&row, now, SIMBA_OP_RENEW, "alice", 11, token).outcome, SIMBA_MINE);
-}
-
-/* Only the id, the nonce and the token of the grant together renew it. */
-static void a_renewal_has_to_match_in_everything(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
-    assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "bob", 11, token).outcome, SIMBA_NOT_MINE);
-    assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 12, token).outcome, SIMBA_NOT_MINE);
-    assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 11, token - 1).outcome, SIMBA_NOT_MINE);
-    assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 11, token + 1).outcome, SIMBA_NOT_MINE);
-    assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 11, token).outcome, SIMBA_MINE);
-}
-
-/* What has ended cannot be renewed, even if nobody has taken it since. */
-static void a_renewal_after_the_end_is_refused(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
-    const simba__row_now end = later(start, (int64_t)(TTL + TRANSITION) * MS);
-    const simba_reply reply = apply(&row, end, SIMBA_OP_RENEW, "alice", 11, token);
-    assert_int_equal(reply.outcome, SIMBA_NOT_MINE);
-    assert_nobody(&reply.owner);
-    /* Acquiring again is a new grant. */
-    assert_true(acquire(&row, end, "alice", 11).owner.token > token);
-}
-
-/* A release frees the mutex at once, and only that grant: the next one has a greater token. */
-static void a_release_frees_at_once(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
-    const simba_reply reply = apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, token);
-    assert_int_equal(reply.outcome, SIMBA_MINE);
-    assert_nobody(&reply.owner);
-    assert_true(simba__row_is_free(&row, start));
-    assert_true(acquire(&row, start, "bob", 12).owner.token > token);
-}
-
-/* Whoever does not know its token, because the reply was lost, can still give the grant back. */
-static void a_release_needs_no_token(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    acquire(&row, start, "alice", 11);
-    assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 0).outcome, SIMBA_MINE);
-    assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 0).outcome, SIMBA_NOT_MINE);
-}
-
-/* A release that arrives late must not end the grant that came after. */
-static void a_stale_release_ends_nothing(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t old = acquire(&row, start, "alice", 11).owner.token;
-    const simba__row_now now = later(start, (int64_t)(TTL + TRANSITION) * MS);
-    acquire(&row, now, "alice", 11);
-    assert_int_equal(apply(&row, now, SIMBA_OP_RELEASE, "alice", 11, old).outcome, SIMBA_NOT_MINE);
-    assert_int_equal(apply(&row, now, SIMBA_OP_RELEASE, "bob", 11, 0).outcome, SIMBA_NOT_MINE);
-    assert_false(simba__row_is_free(&row, now));
-}
-
-/* Releasing what has expired is no release: there was no grant any more. */
-static void a_release_after_the_end_is_not_one(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
-    const simba__row_now end = later(start, (int64_t)(TTL + TRANSITION) * MS);
-    assert_int_equal(apply(&row, end, SIMBA_OP_RELEASE, "alice", 11, token).outcome, SIMBA_NOT_MINE);
-}
-
 /* Forcing frees the mutex, and its holder learns the reason when it renews or gives it back, also if somebody else owns it by then. */
 static void a_forced_release_is_told_to_its_holder(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
     const simba_reply forced = apply(&row, start, SIMBA_OP_FORCE_RELEASE, NULL, 0, 0);
@@ -265,43 +100,16 @@ static void a_forced_release_is_told_to_its_holder(void **state)
     assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "bob", 12, next).outcome, SIMBA_MINE);
 }
 
-/* Forcing what nobody owns does nothing, and nobody is told later that it was forced away. */
-static void forcing_nobody_does_nothing(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    assert_int_equal(apply(&row, start, SIMBA_OP_FORCE_RELEASE, NULL, 0, 0).outcome, SIMBA_NOT_MINE);
-    const uint64_t token = acquire(&row, start, "alice", 11).owner.token;
-    const simba__row_now end = later(start, (int64_t)(TTL + TRANSITION) * MS);
-    assert_int_equal(apply(&row, end, SIMBA_OP_FORCE_RELEASE, NULL, 0, 0).outcome, SIMBA_NOT_MINE);
-    assert_int_equal(apply(&row, end, SIMBA_OP_RENEW, "alice", 11, token).outcome, SIMBA_NOT_MINE);
-}
-
 /* A renewal without a token is never "revoked": 0 stands for no token on both sides. */
 static void no_token_is_not_a_revoked_one(void **state)
 {
-    (void)state;
     simba__row row = {0};
     assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 11, 0).outcome, SIMBA_NOT_MINE);
-}
-
-/* Reading shows the owner and leaves everything as it is. */
-static void reading_changes_nothing(void **state)
-{
-    (void)state;
-    simba__row row = {0};
-    const simba_reply empty = apply(&row, start, SIMBA_OP_READ, NULL, 0, 0);
-    assert_nobody(&empty.owner);
-    assert_int_equal(empty.now_ms, start.epoch_us / 1000);
-    const simba_reply granted = acquire(&row, start, "alice", 11);
-    const simba_reply seen = apply(&row, later(start, 1 * MS), SIMBA_OP_READ, NULL, 0, 0);
-    assert_true(same_owner(&seen.owner, &granted.owner));
 }
 
 /* A store that lost its rows with the power gives greater tokens still, because the wall clock went on. */
 static void tokens_survive_the_loss_of_the_row(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t first = acquire(&row, start, "alice", 11).owner.token;
     memset(&row, 0, sizeof row);
@@ -311,7 +119,6 @@ static void tokens_survive_the_loss_of_the_row(void **state)
 /* A wall clock that was set back does not take the tokens with it. */
 static void tokens_survive_a_clock_that_was_set_back(void **state)
 {
-    (void)state;
     simba__row row = {0};
     simba__row_now now = start;
     uint64_t last = 0;
@@ -328,7 +135,6 @@ static void tokens_survive_a_clock_that_was_set_back(void **state)
 /* A store whose column for tokens is too narrow for the clock counts them. */
 static void tokens_may_be_counted(void **state)
 {
-    (void)state;
     simba__row row = {.token = 41, .counts_tokens = true};
     assert_int_equal(acquire(&row, start, "alice", 11).owner.token, 42);
     apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 42);
@@ -338,7 +144,6 @@ static void tokens_may_be_counted(void **state)
 /* However the wall clock was set, the time left that a reply shows is that of the judging clock. */
 static void time_left_ignores_the_wall_clock(void **state)
 {
-    (void)state;
     const int64_t jumps_us[] = {0, -86400000000, 86400000000, -start.epoch_us};
     for (size_t i = 0; i < sizeof jumps_us / sizeof *jumps_us; i++) {
         simba__row row = {0};
@@ -351,28 +156,9 @@ static void time_left_ignores_the_wall_clock(void **state)
     }
 }
 
-/* Shown in whole milliseconds, the time left is rounded up: who waits that long does not come too early. */
-static void time_left_is_rounded_up(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t left_ns, shown_ms;
-    } cases[] = {{1, 1}, {MS - 1, 1}, {MS, 1}, {MS + 1, 2}, {5 * MS, 5}};
-    simba__row row = {0};
-    acquire(&row, start, "alice", 11);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        simba_owner owner;
-        int64_t now_ms;
-        const simba__row_now now = later(start, (int64_t)(TTL + TRANSITION) * MS - cases[i].left_ns);
-        simba__row_show(&row, now, &owner, &now_ms);
-        assert_int_equal(owner.transition_at_ms - now_ms, cases[i].shown_ms);
-    }
-}
-
 /* The longest id and the longest lease there may be fit everywhere. */
 static void the_largest_request_fits(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1] = "";
     memset(id, 'x', SIMBA_ID_MAX);
     simba_request request = ask(SIMBA_OP_ACQUIRE, id, UINT64_MAX, 0);
@@ -389,7 +175,6 @@ static void the_largest_request_fits(void **state)
 /* A shorter id leaves nothing of a longer one behind. */
 static void a_short_id_replaces_a_long_one(void **state)
 {
-    (void)state;
     char id[SIMBA_ID_MAX + 1] = "";
     memset(id, 'x', SIMBA_ID_MAX);
     simba__row row = {0};
@@ -406,7 +191,6 @@ static void a_short_id_replaces_a_long_one(void **state)
 /* The clock before 1970 is no floor for tokens. */
 static void tokens_count_without_a_sensible_clock(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const simba__row_now now = {.ns = 1, .epoch_us = -1};
     assert_int_equal(acquire(&row, now, "alice", 11).owner.token, 1);
@@ -415,7 +199,6 @@ static void tokens_count_without_a_sensible_clock(void **state)
 /* The last token is granted once; then the mutex stays free rather than having one token twice. */
 static void tokens_are_used_up_some_day(void **state)
 {
-    (void)state;
     simba__row row = {.token = SIMBA__TOKEN_MAX - 1};
     assert_int_equal(acquire(&row, start, "alice", 11).owner.token, SIMBA__TOKEN_MAX);
     assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 0).outcome, SIMBA_MINE);
@@ -441,7 +224,6 @@ static int64_t extreme(uint64_t *seed)
  * is shown of it has time left. */
 static void extreme_rows_do_no_harm(void **state)
 {
-    (void)state;
     static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_FORCE_RELEASE,
                                    SIMBA_OP_READ};
     uint64_t seed = 18;
@@ -657,7 +439,6 @@ static void step(model *m, simba__row *row)
 /* At most one live grant; tokens grow; renewals keep them; free exactly when released, forced away or at an end. */
 static void random_histories_agree_with_the_model(void **state)
 {
-    (void)state;
     static model m;
     size_t grants = 0;
     for (uint64_t history = 1; history <= HISTORIES; history++) {
@@ -679,7 +460,6 @@ static void random_histories_agree_with_the_model(void **state)
 /* What is not about one row changes none; a row of which nothing but the note is left can be forgotten. */
 static void rows_take_what_is_about_them(void **state)
 {
-    (void)state;
     static const simba_op others[] = {SIMBA_OP_LIST, SIMBA_OP_EXAMINE, SIMBA_OP_PREPARE};
     simba__row row = {.note_token = 5};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -695,32 +475,17 @@ static void rows_take_what_is_about_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_untouched_row_is_granted),
-        cmocka_unit_test(a_held_row_is_not_granted),
-        cmocka_unit_test(a_repeated_acquire_is_the_same_grant),
         cmocka_unit_test(the_same_id_with_another_nonce_is_somebody_else),
-        cmocka_unit_test(a_lease_ends_on_the_nanosecond),
-        cmocka_unit_test(a_renewal_extends_and_keeps_the_token),
-        cmocka_unit_test(a_renewal_in_the_transition_counts),
-        cmocka_unit_test(a_renewal_has_to_match_in_everything),
-        cmocka_unit_test(a_renewal_after_the_end_is_refused),
-        cmocka_unit_test(a_release_frees_at_once),
-        cmocka_unit_test(a_release_needs_no_token),
-        cmocka_unit_test(a_stale_release_ends_nothing),
-        cmocka_unit_test(a_release_after_the_end_is_not_one),
         cmocka_unit_test(a_forced_release_is_told_to_its_holder),
-        cmocka_unit_test(forcing_nobody_does_nothing),
         cmocka_unit_test(no_token_is_not_a_revoked_one),
         cmocka_unit_test(tokens_count_without_a_sensible_clock),
         cmocka_unit_test(tokens_are_used_up_some_day),
         cmocka_unit_test(extreme_rows_do_no_harm),
-        cmocka_unit_test(reading_changes_nothing),
         cmocka_unit_test(tokens_survive_the_loss_of_the_row),
         cmocka_unit_test(tokens_survive_a_clock_that_was_set_back),
         cmocka_unit_test(tokens_may_be_counted),
         cmocka_unit_test(rows_take_what_is_about_them),
         cmocka_unit_test(time_left_ignores_the_wall_clock),
-        cmocka_unit_test(time_left_is_rounded_up),
         cmocka_unit_test(the_largest_request_fits),
         cmocka_unit_test(a_short_id_replaces_a_long_one),
         cmocka_unit_test(random_histories_agree_with_the_model),

@@ -49,7 +49,6 @@ static uint64_t acquire(simba__row *row, simba__row_now now, const char *id, uin
 /* The write is of the holder's token and the store's time, and leaves the lease as it is. */
 static void the_holder_writes(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     const simba__row before = row;
@@ -67,7 +66,6 @@ static void the_holder_writes(void **state)
 /* The wall clock is set back during the lease. The times of the note are on it; what is left of the lease is not. */
 static void times_are_on_the_wall_clock(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     const simba__row_now back = {start.ns + MS, start.epoch_us - 3600000000};
@@ -80,7 +78,6 @@ static void times_are_on_the_wall_clock(void **state)
 /* Id, nonce and token all have to be those of the grant; 0 stands for no token here. */
 static void a_write_has_to_match_in_everything(void **state)
 {
-    (void)state;
     simba__row row = {0};
     assert_int_equal(write_note(&row, start, "a", 1, 7, 1), SIMBA_NOT_MINE);
     const uint64_t token = acquire(&row, start, "a", 1);
@@ -94,7 +91,6 @@ static void a_write_has_to_match_in_everything(void **state)
 /* On the nanosecond at which the lease ends, before anybody else has it. */
 static void a_write_after_the_end_is_refused(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     const simba__row_now end = later(16000);
@@ -107,7 +103,6 @@ static void a_write_after_the_end_is_refused(void **state)
 
 static void a_revoked_writer_is_told(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     ask(&row, start, SIMBA_OP_FORCE_RELEASE, "", 0, 0, 0);
@@ -120,7 +115,6 @@ static void a_revoked_writer_is_told(void **state)
 /* A write that was given up may arrive after the next one: it does not undo that. One that comes twice is answered twice. */
 static void an_overtaken_write_is_refused(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     assert_int_equal(write_note(&row, start, "a", 1, token, 2), SIMBA_MINE);
@@ -135,7 +129,6 @@ static void an_overtaken_write_is_refused(void **state)
 /* A row whose note is of a greater token than its grant was restored from two backups, or the like. */
 static void a_note_of_a_greater_token_stays(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     row.note_token = token + 1;
@@ -145,7 +138,6 @@ static void a_note_of_a_greater_token_stays(void **state)
 /* Releases, ends and new owners leave it. */
 static void a_note_stays(void **state)
 {
-    (void)state;
     simba__row row = {0};
     const uint64_t token = acquire(&row, start, "a", 1);
     write_note(&row, start, "a", 1, token, 1);
@@ -161,7 +153,6 @@ static void a_note_stays(void **state)
 /* Only a mutex that was known and that nobody owns is forgotten. */
 static void only_what_is_free_is_forgotten(void **state)
 {
-    (void)state;
     simba__row row = {0};
     assert_int_equal(ask(&row, start, SIMBA_OP_FORGET, "", 0, 0, 0).outcome, SIMBA_NOT_MINE);
     const uint64_t token = acquire(&row, start, "a", 1);

@@ -22,7 +22,6 @@ static simba_request request_of(simba_op op, uint64_t nonce, simba_outcome outco
 /* The greatest version counts, whatever came later. */
 static void greatest_version(void **state)
 {
-    (void)state;
     assert_int_equal(simba__sql_grants_floor(&grants, "m"), 0);
     simba__sql_grants_saw(&grants, "m", 7, at(0));
     simba__sql_grants_saw(&grants, "m", 3, at(0));
@@ -36,7 +35,6 @@ static void greatest_version(void **state)
  * was submitted, or somebody forced it away. */
 static void own_grant(void **state)
 {
-    (void)state;
     const simba_request won = request_of(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE);
     const simba_request lost = request_of(SIMBA_OP_ACQUIRE, 2, SIMBA_NOT_MINE);
     const simba_request forced = request_of(SIMBA_OP_FORCE_RELEASE, 0, SIMBA_MINE);
@@ -64,7 +62,6 @@ static void own_grant(void **state)
 /* There is room for so many: the least recently used is forgotten first, but never one that is held. */
 static void about_room(void **state)
 {
-    (void)state;
     char mutex[32];
     const simba_request won = request_of(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE);
     simba__sql_grants_saw(&grants, "m", 7, at(0));

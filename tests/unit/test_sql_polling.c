@@ -18,7 +18,6 @@ static simba_local at(int64_t ms)
 
 static int setup(void **state)
 {
-    (void)state;
     simba__sql_polling_init(&polling, 4711);
     polled = simba__sql_polling_add(&polling, &watch, at(0));
     return polled ? 0 : -1;
@@ -26,7 +25,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     simba__sql_polling_fini(&polling);
     return 0;
 }
@@ -72,21 +70,9 @@ static int64_t poll_at(simba_local now)
 
 /* --- when ------------------------------------------------------------------------------------------------ */
 
-static void new_one_is_due_at_once(void **state)
-{
-    (void)state;
-    assert_int_equal(simba__sql_polling_due(&polling).ns, 0);
-    assert_int_equal(take((simba_local){-1}), 1);
-    simba__sql_polling_set_pace(&polling, SIMBA__SQL_OFTEN, at(0));
-    simba__sql_polling_remove(&polling, polled);
-    assert_int_equal(simba__sql_polling_due(&polling).ns, INT64_MAX);
-    assert_null(simba__sql_polling_find(&polling, "m"));
-}
-
 /* The longer nothing happens, the more seldom it is polled: from 40 ms to 900 ms, less a quarter at random at most. */
 static void backs_off(void **state)
 {
-    (void)state;
     static const int64_t level_ms[] = {40, 80, 160, 320, 640, 900, 900};
     simba_local now = at(0);
     for (size_t level = 0; level < sizeof level_ms / sizeof *level_ms; level++)
@@ -101,7 +87,6 @@ static void backs_off(void **state)
 /* A change lowers the level; each time that somebody else was faster, less far. */
 static void change_hurries(void **state)
 {
-    (void)state;
     assert_true(is_news(1, row("you", 1, 100)));
     for (int i = 0; i < 6 * 12; i++)
         poll_at(simba__sql_polling_due(&polling));
@@ -115,21 +100,9 @@ static void change_hurries(void **state)
     assert_int_equal(polled->level, 3);
 }
 
-/* What would be due before long comes along in the same query. */
-static void levels_share_a_query(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 12; i++)
-        poll_at(simba__sql_polling_due(&polling)); /* every 80 ms now */
-    simba_local now = simba__sql_polling_due(&polling);
-    assert_non_null(simba__sql_polling_add(&polling, &other, (simba_local){now.ns - 1}));
-    assert_int_equal(take((simba_local){now.ns - 1}), 2);
-}
-
 /* Where the server tells of releases, a mutex is read once, and then every five minutes. */
 static void about_rarely(void **state)
 {
-    (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_in_range(poll_at(at(0)), 224999, 300000);
     const simba_local later = simba__sql_polling_due(&polling);
@@ -142,7 +115,6 @@ static void about_rarely(void **state)
 /* Then a renewal is not told to who waits: it asks when the lease that it knows of ends, which keeps it in the server's queue. */
 static void renewal_is_no_news_to_who_hears(void **state)
 {
-    (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_true(is_news(1, row("you", 1, 100)));
     (void)poll_at(at(0));
@@ -151,21 +123,9 @@ static void renewal_is_no_news_to_who_hears(void **state)
     assert_true(is_news(2, row("", 0, 0)));
 }
 
-/* A note is news once. */
-static void about_notes(void **state)
-{
-    (void)state;
-    assert_false(simba__sql_polled_read_note(polled, 0, 0));
-    assert_true(simba__sql_polled_read_note(polled, 7, 1));
-    assert_false(simba__sql_polled_read_note(polled, 7, 1));
-    assert_true(simba__sql_polled_read_note(polled, 7, 2));
-    assert_true(simba__sql_polled_read_note(polled, 0, 0));
-}
-
 /* The server tells of releases, and of nothing else: what an observer wants to hear of, only polls find out. */
 static void observed_is_polled_often(void **state)
 {
-    (void)state;
     watch.observed = true;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     assert_in_range(poll_at(at(0)), 29, 40);
@@ -176,7 +136,6 @@ static void observed_is_polled_often(void **state)
 /* A poll that began before the server told of releases, or that was not answered, is no look at the row. */
 static void rarely_after_a_look(void **state)
 {
-    (void)state;
     const uint64_t began = simba__sql_polling_begin(&polling);
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(5));
     simba__sql_polled_came_back(&polling, polled, true, began, at(10));
@@ -188,7 +147,6 @@ static void rarely_after_a_look(void **state)
 /* L2: a poll that was under way when the look was asked for is not that look. */
 static void hastened_while_a_poll_is_under_way(void **state)
 {
-    (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
     const uint64_t before = simba__sql_polling_begin(&polling);
@@ -202,7 +160,6 @@ static void hastened_while_a_poll_is_under_way(void **state)
 /* When the server does not tell any more, everything is due, and backs off anew. */
 static void often_again(void **state)
 {
-    (void)state;
     assert_non_null(simba__sql_polling_add(&polling, &other, at(0)));
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
     simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
@@ -216,24 +173,9 @@ static void often_again(void **state)
 
 /* --- news ------------------------------------------------------------------------------------------------ */
 
-static void same_state_is_no_news(void **state)
-{
-    (void)state;
-    assert_true(is_news(1, row("you", 1, 100)));
-    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
-    assert_false(is_news(1, row("you", 1, 100)));
-    assert_true(is_news(1, row("you", 1, 200))); /* renewed */
-    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
-    assert_int_equal(push.owner.transition_at_ms, 200);
-    assert_true(is_news(1, row("", 0, 0))); /* the lease has run out, the row is as it was */
-    assert_int_equal(push.kind, SIMBA_PUSH_RELEASED);
-    assert_false(is_news(1, row("", 0, 0)));
-}
-
 /* Two answers overtake each other on two connections: of the older one nothing is told. */
 static void overtaken_answer_is_no_news(void **state)
 {
-    (void)state;
     const uint64_t early = simba__sql_polling_begin(&polling);
     assert_true(is_news(2, row("", 0, 0)));
     assert_false(is_news_since(early, 1, row("you", 1, 100)));
@@ -243,7 +185,6 @@ static void overtaken_answer_is_no_news(void **state)
  * the row is now. */
 static void row_that_is_behind_is_news(void **state)
 {
-    (void)state;
     assert_true(is_news(7, row("", 0, 0)));
     assert_true(is_news(4, row("you", 4, 100)));
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
@@ -253,7 +194,6 @@ static void row_that_is_behind_is_news(void **state)
 /* A JVM contender's grants have no token: its renewal is told as one, another owner has everybody ask. */
 static void grants_without_a_token(void **state)
 {
-    (void)state;
     assert_true(is_news(1, row("jvm", 0, 100)));
     assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
     assert_true(is_news(2, row("jvm", 0, 200)));
@@ -266,18 +206,14 @@ static void grants_without_a_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(new_one_is_due_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(backs_off, setup, teardown),
         cmocka_unit_test_setup_teardown(change_hurries, setup, teardown),
-        cmocka_unit_test_setup_teardown(levels_share_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(about_rarely, setup, teardown),
         cmocka_unit_test_setup_teardown(renewal_is_no_news_to_who_hears, setup, teardown),
-        cmocka_unit_test_setup_teardown(about_notes, setup, teardown),
         cmocka_unit_test_setup_teardown(observed_is_polled_often, setup, teardown),
         cmocka_unit_test_setup_teardown(rarely_after_a_look, setup, teardown),
         cmocka_unit_test_setup_teardown(hastened_while_a_poll_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(often_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(same_state_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(overtaken_answer_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(row_that_is_behind_is_news, setup, teardown),
         cmocka_unit_test_setup_teardown(grants_without_a_token, setup, teardown),

@@ -109,146 +109,13 @@ static void assert_refused(check_fn check, const char *text, const char *because
     assert_int_equal(check(text, NULL), SIMBA_EINVAL);
 }
 
-static void assert_accepted(check_fn check, const char *text)
-{
-    simba_error err = {.code = 1, .text = "untouched"};
-    assert_int_equal(check(text, &err), 0);
-    assert_int_equal(err.code, 1);
-    assert_string_equal(err.text, "untouched");
-    assert_int_equal(check(text, NULL), 0);
-}
-
 static const check_fn both[] = {simba__check_mutex, simba__check_id};
 
 /* --- tests ---------------------------------------------------------------------------------------- */
 
-/* Ordinary names, as people give them. */
-static void ordinary_names_are_accepted(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"a",    "orders",  "billing/nightly",
-                                        "a b",  "mutex:1", "0:4711@10.0.0.1",
-                                        "3f2a", "naïve",   "通知",
-                                        "🦁", "%s%n",    "\"quoted\"",
-                                        "it's", "a@b",     "*?[x]"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (size_t c = 0; c < 2; c++)
-            assert_accepted(both[c], names[i]);
-}
-
-/* Nothing is no name. */
-static void null_and_empty_are_refused(void **state)
-{
-    (void)state;
-    assert_refused(simba__check_mutex, NULL, "mutex name is NULL");
-    assert_refused(simba__check_mutex, "", "mutex name is empty");
-    assert_refused(simba__check_id, NULL, "contender id is NULL");
-    assert_refused(simba__check_id, "", "contender id is empty");
-}
-
-/* Blanks at the ends are invisible, and a name of blanks only is one too. */
-static void blanks_at_the_ends_are_refused(void **state)
-{
-    (void)state;
-    static const char *const names[] = {" ", "   ", " a", "a ", " a "};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (size_t c = 0; c < 2; c++)
-            assert_refused(both[c], names[i], "blank");
-}
-
-/* A control character would garble logs, and a newline would forge them. */
-static void control_characters_are_refused(void **state)
-{
-    (void)state;
-    for (int c = 1; c < 0x80; c++) {
-        const char name[] = {'a', 'b', (char)c, 'd', '\0'};
-        for (size_t f = 0; f < 2; f++) {
-            if (c < 0x20 || c == 0x7F)
-                assert_refused(both[f], name, "control character at byte 2");
-            else
-                assert_accepted(both[f], name);
-        }
-    }
-}
-
-/* A mutex name is measured in characters, whatever their bytes. */
-static void mutex_names_have_at_most_66_characters(void **state)
-{
-    (void)state;
-    static const char *const characters[] = {"x", "é", "通", "🦁"};
-    char name[SIMBA_MUTEX_BYTES * 2];
-    for (size_t i = 0; i < 4; i++) {
-        repeat(name, characters[i], SIMBA_MUTEX_MAX);
-        assert_accepted(simba__check_mutex, name);
-        repeat(name, characters[i], SIMBA_MUTEX_MAX + 1);
-        assert_refused(simba__check_mutex, name, "has 67 characters, at most 66");
-    }
-    repeat(name, "🦁", SIMBA_MUTEX_MAX);
-    assert_int_equal(strlen(name), SIMBA_MUTEX_BYTES);
-}
-
-/* An id is measured in bytes: it has a field of that size in owners and stores. */
-static void ids_have_at_most_128_bytes(void **state)
-{
-    (void)state;
-    char id[256];
-    repeat(id, "x", SIMBA_ID_MAX);
-    assert_accepted(simba__check_id, id);
-    repeat(id, "x", SIMBA_ID_MAX + 1);
-    assert_refused(simba__check_id, id, "has 129 bytes, at most 128");
-    repeat(id, "🦁", SIMBA_ID_MAX / 4);
-    assert_accepted(simba__check_id, id);
-    repeat(id, "🦁", SIMBA_ID_MAX / 4 + 1);
-    assert_refused(simba__check_id, id, "has 132 bytes");
-}
-
-/* Some stores join fields by "@@", so an id must not have it; a mutex name may. */
-static void ids_do_not_contain_the_separator(void **state)
-{
-    (void)state;
-    assert_refused(simba__check_id, "a@@b", "@@");
-    assert_refused(simba__check_id, "@@", "@@");
-    assert_refused(simba__check_id, "a@@@b", "@@");
-    assert_accepted(simba__check_id, "a@b@c");
-    assert_accepted(simba__check_mutex, "a@@b");
-}
-
-/* The classic ways to get UTF-8 wrong, each with the place where it goes wrong. */
-static void broken_utf8_is_refused(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *name, *because;
-    } cases[] = {
-        {"\x80", "byte 0"},                 /* a continuation without a beginning */
-        {"ab\xBF", "byte 2"},               /* the same, later */
-        {"\xC3", "byte 0"},                 /* cut off after one byte of two */
-        {"a\xE2\x82", "byte 1"},            /* after two of three */
-        {"a\xF0\x9F\xA6", "byte 1"},        /* after three of four */
-        {"\xC3(", "byte 0"},                /* the second byte is no continuation */
-        {"\xC0\xAF", "byte 0"},             /* "/" in two bytes */
-        {"\xC1\xBF", "byte 0"},             /* DEL in two bytes */
-        {"\xE0\x80\xAF", "byte 0"},         /* "/" in three */
-        {"\xE0\x9F\xBF", "byte 0"},         /* U+07FF in three */
-        {"\xF0\x80\x80\xAF", "byte 0"},     /* "/" in four */
-        {"\xF0\x8F\xBF\xBF", "byte 0"},     /* U+FFFF in four */
-        {"\xED\xA0\x80", "byte 0"},         /* a surrogate, the first */
-        {"\xED\xBF\xBF", "byte 0"},         /* and the last */
-        {"\xF4\x90\x80\x80", "byte 0"},     /* past U+10FFFF */
-        {"\xF5\x80\x80\x80", "byte 0"},     /* further */
-        {"\xF8\x88\x80\x80\x80", "byte 0"}, /* five bytes */
-        {"\xFE", "byte 0"},                 /* never */
-        {"\xFF", "byte 0"},                 /* never */
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (size_t c = 0; c < 2; c++)
-            assert_refused(both[c], cases[i].name, cases[i].because);
-}
-
 /* Every code point there is, encoded as it should be, is a name; surrogates are not. */
 static void every_code_point_is_judged_right(void **state)
 {
-    (void)state;
     for (long point = 0x21; point <= 0x10FFFF; point++) {
         char name[5];
         encode(point, name);
@@ -272,7 +139,6 @@ static void assert_agrees(const char *name)
 /* Every string of one and of two bytes. */
 static void all_short_byte_strings_agree_with_the_decoder(void **state)
 {
-    (void)state;
     for (int a = 1; a < 256; a++)
         for (int b = 0; b < 256; b++) {
             if (a == ' ' || b == ' ' || (a == '@' && b == '@'))
@@ -285,7 +151,6 @@ static void all_short_byte_strings_agree_with_the_decoder(void **state)
 /* Random bytes, most of them of the kind that UTF-8 is made of. */
 static void random_bytes_agree_with_the_decoder(void **state)
 {
-    (void)state;
     static const unsigned char leads[] = {0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5};
     static const unsigned char edges[] = {0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0};
     uint64_t seed = 20240229;
@@ -311,7 +176,6 @@ static void random_bytes_agree_with_the_decoder(void **state)
 /* A message may show the beginning of a bad name, but never half a character of it. */
 static void messages_do_not_cut_characters(void **state)
 {
-    (void)state;
     static const char *const characters[] = {"é", "通", "🦁"};
     for (size_t i = 0; i < 3; i++)
         for (size_t shift = 0; shift < 4; shift++) {
@@ -328,7 +192,6 @@ static void messages_do_not_cut_characters(void **state)
 /* The cut itself: all of a text that fits, and whole characters of one that does not. */
 static void cut_keeps_whole_characters(void **state)
 {
-    (void)state;
     assert_int_equal(simba__text_cut("", 4), 0);
     assert_int_equal(simba__text_cut("abc", 4), 3);
     assert_int_equal(simba__text_cut("abcd", 4), 4);
@@ -343,14 +206,6 @@ static void cut_keeps_whole_characters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ordinary_names_are_accepted),
-        cmocka_unit_test(null_and_empty_are_refused),
-        cmocka_unit_test(blanks_at_the_ends_are_refused),
-        cmocka_unit_test(control_characters_are_refused),
-        cmocka_unit_test(mutex_names_have_at_most_66_characters),
-        cmocka_unit_test(ids_have_at_most_128_bytes),
-        cmocka_unit_test(ids_do_not_contain_the_separator),
-        cmocka_unit_test(broken_utf8_is_refused),
         cmocka_unit_test(every_code_point_is_judged_right),
         cmocka_unit_test(all_short_byte_strings_agree_with_the_decoder),
         cmocka_unit_test(random_bytes_agree_with_the_decoder),

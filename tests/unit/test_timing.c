@@ -30,7 +30,6 @@ static void refused(simba_timing ms, unsigned drift_ppm, int64_t op_timeout_ms, 
 /* The defaults are those of the JVM's Simba. */
 static void defaults(void **state)
 {
-    (void)state;
     assert_int_equal(simba__timing_defaults.ttl_ms, 10000);
     assert_int_equal(simba__timing_defaults.transition_ms, 6000);
     assert_int_equal(simba__timing_defaults.initial_delay_ms, 0);
@@ -41,7 +40,6 @@ static void defaults(void **state)
 /* What is not given comes from the level above, field by field. */
 static void inheritance(void **state)
 {
-    (void)state;
     simba_timing over = SIMBA_TIMING_INHERIT;
     over.transition_ms = 0;
     const simba_timing merged = simba__timing_inherit(&over, &simba__timing_defaults);
@@ -53,7 +51,6 @@ static void inheritance(void **state)
 /* Every setting has its bounds, and the sentence names the one that is off. */
 static void bad_settings_are_named(void **state)
 {
-    (void)state;
     simba_timing ms = simba__timing_defaults;
     const int64_t bad_ttls[] = {0, -1, SIMBA_TTL_MIN_MS - 1, INT64_MAX, INT64_MIN};
     for (size_t i = 0; i < sizeof bad_ttls / sizeof *bad_ttls; i++) {
@@ -89,7 +86,6 @@ static void bad_settings_are_named(void **state)
 /* The longest lease does not overflow anything. */
 static void the_longest_lease_fits(void **state)
 {
-    (void)state;
     const simba__timing timing = resolved(SIMBA_LEASE_MAX_MS - 6000, 6000);
     assert_true(timing.lease_ns > 0);
     assert_true(timing.lease_ns < SIMBA_LEASE_MAX_MS * MS);
@@ -100,7 +96,6 @@ static void the_longest_lease_fits(void **state)
 /* S1: for any settings, our count of the lease is over before the store's, even if our clock runs slow by the bound. */
 static void a_lease_ends_here_before_it_ends_there(void **state)
 {
-    (void)state;
     const int64_t ttls[] = {10, 99, 1000, 10000, 123457, 86400000};
     const int64_t transitions[] = {0, 1, 6000, 999999};
     for (size_t i = 0; i < sizeof ttls / sizeof *ttls; i++)
@@ -115,7 +110,6 @@ static void a_lease_ends_here_before_it_ends_there(void **state)
 /* Renewing comes before the end of the ttl, and leaves a window for retries, with and without a transition. */
 static void renewal_comes_just_before_the_ttl_ends(void **state)
 {
-    (void)state;
     const simba_local from = {INT64_C(77777777777)};
     for (int64_t ttl_ms = 10; ttl_ms < 1000000; ttl_ms = ttl_ms * 3 + 1)
         for (int64_t transition_ms = 0; transition_ms < 20000; transition_ms = transition_ms * 4 + 7) {
@@ -133,7 +127,6 @@ static void renewal_comes_just_before_the_ttl_ends(void **state)
 /* Leases that began at different moments are renewed on one grid, so that they share a batch. */
 static void renewals_fall_together(void **state)
 {
-    (void)state;
     const simba__timing timing = resolved(10000, 6000);
     for (int64_t ns = 0; ns < 2000 * MS; ns += 13 * MS)
         assert_int_equal(simba__period_renew_at(&timing, (simba_local){ns}).ns % (250 * MS), 0);
@@ -142,7 +135,6 @@ static void renewals_fall_together(void **state)
 /* Several retries fit into the window, each pause longer than the first. */
 static void several_retries_fit_into_the_window(void **state)
 {
-    (void)state;
     const int64_t transitions[] = {0, 1000, 6000};
     for (size_t i = 0; i < 3; i++) {
         const simba__timing timing = resolved(10000, transitions[i]);
@@ -180,7 +172,6 @@ static void check_wait(const simba__timing *timing, int64_t low_ns, int64_t high
  * with a short lease in proportion. */
 static void jitter_bounds(void **state)
 {
-    (void)state;
     simba__timing timing = resolved(10000, 6000);
     check_wait(&timing, -200 * MS, 1000 * MS);
     timing = resolved(10000, 0);
@@ -192,7 +183,6 @@ static void jitter_bounds(void **state)
 /* A transition that is over already means now, not the past. */
 static void a_wait_is_never_negative(void **state)
 {
-    (void)state;
     const simba__timing timing = resolved(10000, 6000);
     const simba_owner owner = {.id = "other", .transition_at_ms = 5};
     uint64_t seed = 1;
@@ -204,7 +194,6 @@ static void a_wait_is_never_negative(void **state)
  * of them within 200 ms, and nobody later than the jitter allows. */
 static void waiters_come_by_their_place(void **state)
 {
-    (void)state;
     const simba_owner owner = {.id = "other", .transition_at_ms = 1005000};
     const simba__timing timings[] = {resolved(10000, 6000), resolved(10000, 0), resolved(300, 200), resolved(100, 0)};
     uint64_t seed = 1;
@@ -229,7 +218,6 @@ static void waiters_come_by_their_place(void **state)
 /* One unanswered renewal must not eat the window, and one unanswered release not a stop's patience. */
 static void answers_are_not_waited_for_too_long(void **state)
 {
-    (void)state;
     const simba__timing timing = resolved(10000, 6000);
     assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_RENEW) <= timing.window_ns / 4);
     assert_int_equal(simba__period_op_timeout_ns(&timing, SIMBA_OP_RELEASE), 1000 * MS);
@@ -239,7 +227,6 @@ static void answers_are_not_waited_for_too_long(void **state)
 /* Who has no jitter still pauses: a store that is away is not asked a thousand times a second. */
 static void backs_off_also_without_jitter(void **state)
 {
-    (void)state;
     simba__timing timing = resolved(10000, 6000);
     timing.jitter_min_ns = timing.jitter_max_ns = 0;
     uint64_t seed = 1;
@@ -251,7 +238,6 @@ static void backs_off_also_without_jitter(void **state)
  * nothing overflows. */
 static void waits_for_any_stored_time(void **state)
 {
-    (void)state;
     static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
     enum { ENDS = sizeof ends / sizeof *ends };
     const simba__timing timing = resolved(10000, 6000);
@@ -269,7 +255,6 @@ static void waits_for_any_stored_time(void **state)
 /* A server may say of a session what it likes. */
 static void sessions_of_any_length(void **state)
 {
-    (void)state;
     const simba__timing timing = resolved(10000, 6000);
     assert_true(simba__session_ns(&timing, INT64_MAX) > 0);
     assert_true(simba__session_ns(&timing, INT64_MIN) <= 0);
@@ -278,7 +263,6 @@ static void sessions_of_any_length(void **state)
 
 static void points_in_time_end_where_numbers_do(void **state)
 {
-    (void)state;
     assert_int_equal(simba__local_add((simba_local){INT64_MAX}, 1).ns, INT64_MAX);
     assert_int_equal(simba__local_add((simba_local){INT64_MIN}, -1).ns, INT64_MIN);
     assert_int_equal(simba__local_add((simba_local){INT64_MAX}, INT64_MIN).ns, -1);
@@ -287,7 +271,6 @@ static void points_in_time_end_where_numbers_do(void **state)
 /* How much an owner has left, whatever a store says of its times. */
 static void what_is_left_of_absurd_times(void **state)
 {
-    (void)state;
     const simba_owner owner = {.transition_at_ms = INT64_MAX};
     assert_int_equal(simba__owner_left_ns(&owner, -1), SIMBA_LEASE_MAX_MS * SIMBA__NS_PER_MS);
     const simba_owner past = {.transition_at_ms = INT64_MIN};

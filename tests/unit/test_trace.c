@@ -67,7 +67,6 @@ static void assert_took(const simba_histogram *histogram, uint64_t count, int64_
 /* One leadership, from the start to the stop: each of the five histograms gets its time. */
 static void a_leadership_is_timed(void **state)
 {
-    (void)state;
     counted c;
     init(&c);
     COUNTED(c, START, trace_start(&c.t));
@@ -100,58 +99,9 @@ static void a_leadership_is_timed(void **state)
     assert_int_equal(c.stats.waits_abandoned, 0);
 }
 
-/* A wait lasts from wanting to having, over as many requests as it takes; who leaves without has abandoned it. */
-static void a_wait_spans_its_requests(void **state)
-{
-    (void)state;
-    counted c;
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    trace_pass(&c.t, 1);
-    ANSWERED(c, 0, SIMBA_NOT_MINE, trace_owned(&c.t, "b", 3, 4000));
-    assert_int_equal(c.stats.waiting, 1);
-    trace_pass(&c.t, 100);
-    COUNTED(c, PUSH, trace_push(&c.t, SIMBA_PUSH_RELEASED));
-    trace_pass(&c.t, 102);
-    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 4));
-    assert_took(&c.stats.wait, 1, 102);
-    assert_took(&c.stats.acquire, 2, 3);
-
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    ANSWERED(c, 0, SIMBA_NOT_MINE, trace_owned(&c.t, "b", 3, 4000));
-    COUNTED(c, STOP, trace_stop(&c.t));
-    assert_int_equal(c.stats.waiting, 0);
-    assert_int_equal(c.stats.waits_abandoned, 1);
-    assert_took(&c.stats.wait, 0, 0);
-}
-
-/* What the store failed has no time: a refused connection would look like a fast store. */
-static void failures_have_no_time(void **state)
-{
-    (void)state;
-    counted c;
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    trace_pass(&c.t, 3);
-    ANSWERED(c, SIMBA_EUNAVAILABLE, SIMBA_NOT_MINE, trace_fails(&c.t, SIMBA_EUNAVAILABLE));
-    assert_took(&c.stats.acquire, 0, 0);
-    assert_int_equal(c.stats.waiting, 1);
-
-    init(&c);
-    COUNTED(c, START, trace_start(&c.t));
-    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 7));
-    COUNTED(c, TIMER, trace_at(&c.t, 9900));
-    ANSWERED(c, SIMBA_ETIMEDOUT, SIMBA_MINE, trace_fails(&c.t, SIMBA_ETIMEDOUT));
-    assert_int_equal(c.stats.renewals, 0);
-    assert_int_equal(c.stats.renewals_failed, 1);
-    assert_took(&c.stats.renew, 0, 0);
-}
-
 /* A bound belongs to the bucket that it ends. The bounds are what the header says. */
 static void buckets(void **state)
 {
-    (void)state;
     simba_histogram histogram = {0, {0}};
     for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS - 1; i++) {
         assert_true(i == 0 || simba_histogram_bound_ns(i) > simba_histogram_bound_ns(i - 1));
@@ -177,7 +127,6 @@ static void buckets(void **state)
 /* Each code has a counter of its own, and what a stranger's store makes up goes to none of theirs. */
 static void errors_by_code(void **state)
 {
-    (void)state;
     simba_stats stats = SIMBA_STATS_INIT;
     simba__count_error(&stats, SIMBA_EUNAVAILABLE);
     simba__count_error(&stats, SIMBA_EUNAVAILABLE);
@@ -219,7 +168,6 @@ static const char *lines_of(const trace *t, simba__event_kind kind)
  * reads the log would take it for dead otherwise. */
 static void a_session_that_lives_on_is_written_down(void **state)
 {
-    (void)state;
     const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
     trace t;
     trace_init_with(&t, &ms, true, true);
@@ -234,7 +182,6 @@ static void a_session_that_lives_on_is_written_down(void **state)
 /* A lease that a request prolongs is written down with its answer, and a mere look at the clock is not. */
 static void a_renewed_lease_is_written_down_once(void **state)
 {
-    (void)state;
     trace t;
     trace_init(&t, 10000, 6000);
     trace_start(&t);
@@ -246,7 +193,6 @@ static void a_renewed_lease_is_written_down_once(void **state)
 /* Every kind of push has a word. */
 static void each_push_has_a_word(void **state)
 {
-    (void)state;
     static const char *const words[] = {
         [SIMBA_PUSH_CHANGED] = "push changed; ",
         [SIMBA_PUSH_RELEASED] = "push released; ",
@@ -272,8 +218,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leadership_is_timed),
-        cmocka_unit_test(a_wait_spans_its_requests),
-        cmocka_unit_test(failures_have_no_time),
         cmocka_unit_test(buckets),
         cmocka_unit_test(errors_by_code),
         cmocka_unit_test(a_session_that_lives_on_is_written_down),

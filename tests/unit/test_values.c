@@ -16,7 +16,6 @@ static const simba_owner bob = {
 /* Nobody owns anything, at any time, whether it is written as NULL or as zeroes. */
 static void nobody_owns_nothing(void **state)
 {
-    (void)state;
     const simba_owner *forms[] = {NULL, &nobody};
     const int64_t times[] = {INT64_MIN, -1, 0, 1, 1700000000000, INT64_MAX};
     for (size_t f = 0; f < 2; f++) {
@@ -35,7 +34,6 @@ static void nobody_owns_nothing(void **state)
 /* Zeroes are in no ttl and no transition at any time that a store's clock can show. */
 static void nobody_is_in_no_lease_today(void **state)
 {
-    (void)state;
     assert_false(simba_owner_in_ttl(&nobody, 0));
     assert_false(simba_owner_in_ttl(&nobody, 1));
     assert_false(simba_owner_in_transition(&nobody, 1));
@@ -44,7 +42,6 @@ static void nobody_is_in_no_lease_today(void **state)
 /* The ttl is over at ttl_at_ms itself: ttl_at > now. */
 static void ttl_ends_at_its_instant(void **state)
 {
-    (void)state;
     assert_true(simba_owner_in_ttl(&alice, INT64_MIN));
     assert_true(simba_owner_in_ttl(&alice, 999));
     assert_false(simba_owner_in_ttl(&alice, 1000));
@@ -55,7 +52,6 @@ static void ttl_ends_at_its_instant(void **state)
 /* The transition still holds at transition_at_ms itself: transition_at >= now. */
 static void transition_includes_its_last_instant(void **state)
 {
-    (void)state;
     assert_true(simba_owner_in_transition(&alice, INT64_MIN));
     assert_true(simba_owner_in_transition(&alice, 1999));
     assert_true(simba_owner_in_transition(&alice, 2000));
@@ -66,7 +62,6 @@ static void transition_includes_its_last_instant(void **state)
 /* Between the ttl and the end of the transition the owner is late with its renewal but still the owner. */
 static void has_owner_through_the_transition(void **state)
 {
-    (void)state;
     assert_true(simba_owner_has_owner(&alice, 999));
     assert_true(simba_owner_has_owner(&alice, 1000));
     assert_true(simba_owner_has_owner(&alice, 2000));
@@ -76,7 +71,6 @@ static void has_owner_through_the_transition(void **state)
 /* Without a transition the instant at which the ttl ends is the last of the ownership. */
 static void ttl_and_transition_may_coincide(void **state)
 {
-    (void)state;
     const simba_owner owner = {.id = "alice", .ttl_at_ms = 1000, .transition_at_ms = 1000, .token = 1};
     assert_true(simba_owner_in_ttl(&owner, 999));
     assert_false(simba_owner_in_ttl(&owner, 1000));
@@ -87,7 +81,6 @@ static void ttl_and_transition_may_coincide(void **state)
 /* An owner is recognised by its whole id and nothing less. */
 static void is_compares_whole_ids(void **state)
 {
-    (void)state;
     assert_true(simba_owner_is(&alice, "alice"));
     assert_false(simba_owner_is(&alice, "alic"));
     assert_false(simba_owner_is(&alice, "alice2"));
@@ -107,7 +100,6 @@ static void is_compares_whole_ids(void **state)
 /* Every pair of owners that can follow each other: what changed, and for whom. */
 static void states_tell_what_happened(void **state)
 {
-    (void)state;
     simba_owner renewed = alice;
     renewed.ttl_at_ms += 1000;
     renewed.transition_at_ms += 1000;
@@ -144,7 +136,6 @@ static void states_tell_what_happened(void **state)
 /* The same id under a new token is a new grant: the old one ended and another began. */
 static void a_new_token_is_a_change(void **state)
 {
-    (void)state;
     simba_state seen = {alice, alice};
     assert_false(simba_state_changed(&seen));
     seen.after.token++;
@@ -156,7 +147,6 @@ static void a_new_token_is_a_change(void **state)
 /* No state at all is no change. */
 static void no_state_is_no_change(void **state)
 {
-    (void)state;
     assert_false(simba_state_changed(NULL));
     assert_false(simba_state_acquired(NULL, "alice"));
     assert_false(simba_state_released(NULL, "alice"));
@@ -165,7 +155,6 @@ static void no_state_is_no_change(void **state)
 /* The reasons are in logs and in the output of the command, so their words stay. */
 static void reasons_have_names(void **state)
 {
-    (void)state;
     assert_string_equal(simba_reason_name(SIMBA_REASON_NONE), "none");
     assert_string_equal(simba_reason_name(SIMBA_REASON_STOPPED), "stopped");
     assert_string_equal(simba_reason_name(SIMBA_REASON_SUPERSEDED), "superseded");
@@ -179,7 +168,6 @@ static void reasons_have_names(void **state)
 /* The states of the lifecycle, by name. */
 static void statuses_have_names(void **state)
 {
-    (void)state;
     assert_string_equal(simba_status_name(SIMBA_STATUS_INITIAL), "initial");
     assert_string_equal(simba_status_name(SIMBA_STATUS_STARTING), "starting");
     assert_string_equal(simba_status_name(SIMBA_STATUS_RUNNING), "running");
@@ -189,7 +177,6 @@ static void statuses_have_names(void **state)
 
 static void another_owner_has_another_token_or_id(void **state)
 {
-    (void)state;
     simba_owner same = alice;
     assert_false(simba__is_another(&alice, &same));
     assert_false(simba__is_another(&nobody, &nobody));

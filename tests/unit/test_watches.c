@@ -20,7 +20,6 @@ struct contender {
 
 static int store_watch(void *store, simba_watch *watch)
 {
-    (void)store;
     if (w.refuses)
         return SIMBA_ENOMEM;
     w.calls[strlen(w.calls)] = watch->observed ? 'o' : 'w';
@@ -29,8 +28,6 @@ static int store_watch(void *store, simba_watch *watch)
 
 static void store_unwatch(void *store, simba_watch *watch)
 {
-    (void)store;
-    (void)watch;
     w.calls[strlen(w.calls)] = 'u';
 }
 
@@ -60,14 +57,12 @@ static const simba__handle_type observes = {.step = step};
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&w, 0, sizeof w);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     simba__watches_fini(&w.watches);
     return 0;
 }
@@ -75,7 +70,6 @@ static int tear_down(void **state)
 /* One watch serves all who want one, and ends with the last of them. */
 static void one_watch_for_all(void **state)
 {
-    (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     assert_ptr_equal(simba__watches_get(&w.watches, "m"), watch);
     settle();
@@ -98,7 +92,6 @@ static void one_watch_for_all(void **state)
 /* What the store sees stays as it is while it watches: an observer who comes or goes makes a new watch. */
 static void observers_change_the_watch(void **state)
 {
-    (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     (void)simba__watches_get(&w.watches, "m");
     want(watch, 1, false);
@@ -113,7 +106,6 @@ static void observers_change_the_watch(void **state)
 /* Wanted and not wanted again before the store heard of it: it hears nothing. */
 static void only_the_outcome_counts(void **state)
 {
-    (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     want(watch, 1, false);
     want(watch, -1, false);
@@ -124,7 +116,6 @@ static void only_the_outcome_counts(void **state)
 /* Where watching costs nothing, a watch stays while somebody names the mutex. */
 static void a_free_watch_stays(void **state)
 {
-    (void)state;
     w.watches.keeps = true;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     want(watch, 1, false);
@@ -140,7 +131,6 @@ static void a_free_watch_stays(void **state)
 /* A watch for which there was no memory is tried again. */
 static void a_refused_watch_is_tried_again(void **state)
 {
-    (void)state;
     w.refuses = true;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     simba__handle handle = {.watch = watch};
@@ -160,7 +150,6 @@ static void a_refused_watch_is_tried_again(void **state)
 /* A client that closes watches nothing any more. */
 static void the_end(void **state)
 {
-    (void)state;
     simba__watch *watch = simba__watches_get(&w.watches, "m");
     want(watch, 1, false);
     settle();
@@ -191,7 +180,6 @@ static void push(simba_push_kind kind, const char *expected)
 /* Of those who wait, an invitation goes to as many as it takes until one can use it; all others hear of it. */
 static void an_invitation_is_for_one(void **state)
 {
-    (void)state;
     w.uses = 'b';
     push(SIMBA_PUSH_RELEASED, "abo");
     push(SIMBA_PUSH_CHANGED, "abo");
@@ -204,7 +192,6 @@ static void an_invitation_is_for_one(void **state)
 /* News is for everybody; that only the note has changed is none of theirs. */
 static void news_is_for_all(void **state)
 {
-    (void)state;
     w.uses = 'b';
     push(SIMBA_PUSH_ACQUIRED, "abco");
     push(SIMBA_PUSH_NOTED, "");

@@ -34,13 +34,11 @@ static void lose(const simba_request *request)
 
 static void store_submit(void *store, simba_request *request)
 {
-    (void)store;
     w.has[w.count++] = request;
 }
 
 static void store_expire(void *store, simba_request *request)
 {
-    (void)store;
     w.expired++;
     if (!w.drops_expired)
         return;
@@ -53,13 +51,11 @@ static simba_backend backend = {.schemes = schemes, .window = ROOM, .submit = st
 
 static void host_complete(simba_host *host, simba_request *request)
 {
-    (void)host;
     simba__window_complete(&w.window, request, NULL, w.now);
 }
 
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
-    (void)host;
     simba_error error = {0};
     simba__error_set(&error, code, "%s", format);
     request->reply.status = code;
@@ -68,20 +64,16 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
 
 static int host_timer_add(simba_host *host, simba_timer *timer)
 {
-    (void)host;
-    (void)timer;
     return simba__timers_reserve(&w.timers, 1);
 }
 
 static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
 {
-    (void)host;
     simba__timers_set(&w.timers, timer, at);
 }
 
 static void host_timer_clear(simba_host *host, simba_timer *timer)
 {
-    (void)host;
     simba__timers_clear(&w.timers, timer);
 }
 
@@ -150,7 +142,6 @@ static const char *has(void)
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&w, 0, sizeof w);
     w.now.ns = 1000000;
     w.host = (simba_host){.complete = host_complete,
@@ -163,7 +154,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     while (w.count > 0) {
         simba_request *request = w.has[0];
         lose(request);
@@ -177,7 +167,6 @@ static int tear_down(void **state)
 /* The store has so many at a time and no more; the next one follows each answer. */
 static void no_more_than_there_is_room_for(void **state)
 {
-    (void)state;
     const char *const names[] = {"a", "b", "c", "d"};
     for (int i = 0; i < 4; i++)
         ask(SIMBA_OP_ACQUIRE, names[i]);
@@ -194,7 +183,6 @@ static void no_more_than_there_is_room_for(void **state)
 /* However many acquires wait, a renewal and a release go at once, renewals first; and no renewal waits behind releases and notes. */
 static void holders_never_wait_behind_others(void **state)
 {
-    (void)state;
     const char *const names[] = {"a", "b", "c"};
     for (int i = 0; i < 3; i++)
         ask(SIMBA_OP_ACQUIRE, names[i]);
@@ -215,7 +203,6 @@ static void holders_never_wait_behind_others(void **state)
 /* A deadline counts from handing over: who waits in the queue does not fail while the store answers others. */
 static void the_queue_is_waited_for_while_the_store_answers(void **state)
 {
-    (void)state;
     const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};
     for (int i = 0; i < 14; i++)
         ask(SIMBA_OP_ACQUIRE, names[i]);
@@ -232,7 +219,6 @@ static void the_queue_is_waited_for_while_the_store_answers(void **state)
 /* A renewal that had to wait, because other renewals had all places, fails while there is time for another one before its lease ends. */
 static void a_renewal_that_has_waited_leaves_time_for_another(void **state)
 {
-    (void)state;
     ask(SIMBA_OP_RENEW, "a");
     ask(SIMBA_OP_RENEW, "b");
     hand_over();
@@ -269,7 +255,6 @@ static void a_renewal_that_has_waited_leaves_time_for_another(void **state)
 /* Whose time is over fails at once, and keeps its place until the store has completed it. */
 static void an_expired_request_keeps_its_place(void **state)
 {
-    (void)state;
     ask(SIMBA_OP_ACQUIRE, "a");
     hand_over();
     pass(1);
@@ -289,7 +274,6 @@ static void an_expired_request_keeps_its_place(void **state)
 /* What was not sent is gone as soon as it expires. */
 static void an_expired_request_that_was_not_sent_makes_room(void **state)
 {
-    (void)state;
     w.drops_expired = true;
     const char *const names[] = {"a", "b", "c"};
     for (int i = 0; i < 3; i++)
@@ -303,7 +287,6 @@ static void an_expired_request_that_was_not_sent_makes_room(void **state)
 /* If the store says nothing at all, nobody waits in the queue any longer. */
 static void a_silent_store_fails_the_queue(void **state)
 {
-    (void)state;
     const char *const names[] = {"a", "b", "c"};
     for (int i = 0; i < 3; i++)
         ask(SIMBA_OP_ACQUIRE, names[i]);
@@ -321,7 +304,6 @@ static void a_silent_store_fails_the_queue(void **state)
 /* The silence is that of somebody who was asked: a client that asked nothing for a long time has heard nothing. */
 static void idle_is_not_silent(void **state)
 {
-    (void)state;
     ask(SIMBA_OP_ACQUIRE, "a");
     hand_over();
     answer(0);
@@ -338,7 +320,6 @@ static void idle_is_not_silent(void **state)
 /* Where leases are sessions, a release stays: nothing else would end the grant as long as the session lives. */
 static void a_release_of_a_session_outlasts_the_silence(void **state)
 {
-    (void)state;
     backend.caps = SIMBA_CAP_SESSION;
     assert_int_equal(simba__window_init(&w.window, &w.host, &backend, NULL, SILENCE), 0);
     const char *const names[] = {"a", "b", "c"};
@@ -356,7 +337,6 @@ static void a_release_of_a_session_outlasts_the_silence(void **state)
 /* Who is not waited for any more leaves the queue; what the store has stays there. */
 static void only_what_is_queued_is_withdrawn(void **state)
 {
-    (void)state;
     simba__request *first = make(SIMBA_OP_ACQUIRE, "a");
     ask(SIMBA_OP_ACQUIRE, "b");
     simba__request *last = make(SIMBA_OP_ACQUIRE, "c");
@@ -371,7 +351,6 @@ static void only_what_is_queued_is_withdrawn(void **state)
 /* Who asks again because of a failure while the store is silent is told so at once. */
 static void asking_again_while_the_store_is_silent(void **state)
 {
-    (void)state;
     const char *const names[] = {"a", "b", "c", "d"};
     for (int i = 0; i < 4; i++)
         ask(SIMBA_OP_ACQUIRE, names[i]);
@@ -389,7 +368,6 @@ static void asking_again_while_the_store_is_silent(void **state)
 /* The names and the note are the request's own. */
 static void a_request_has_its_own_copies(void **state)
 {
-    (void)state;
     char mutex[] = "mutex", id[] = "id", note[] = {'n', '\0', 't'};
     simba__request *request = simba__request_new(
         &(simba_request){.op = SIMBA_OP_WRITE_NOTE, .mutex = mutex, .id = id, .note = note, .note_size = sizeof note},

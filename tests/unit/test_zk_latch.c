@@ -1,4 +1,4 @@
-/* What a contender of a mutex does next, event by event. All interleavings of two clients are in simba-sim --machine zk-latch; these are
+/* What a contender of a mutex does next, event by event. The interleavings of several clients are the simulator's; these are
  * the ways that have a name. */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,6 @@ static char name[ZK_NAME_MAX];
 
 static int setup(void **state)
 {
-    (void)state;
     simba__zk_latch_init(&l, 7, "me", 0);
     simba__zk_latch_connect(&l);
     return 0;
@@ -72,7 +71,6 @@ static void wait_behind(void)
 /* The first of all leads, and is removed when it is released. */
 static void first_leads(void **state)
 {
-    (void)state;
     lead();
     assert_told(simba__zk_latch_acquire(&l, true), ZK_TELL_LEADS); /* the answer was lost */
     assert_calls(simba__zk_latch_release(&l), ZK_CALL_DELETE);
@@ -83,7 +81,6 @@ static void first_leads(void **state)
 /* Whoever waits lists again when the one before has changed, and leads if nobody is before it any more. */
 static void waiter_lists_again(void **state)
 {
-    (void)state;
     wait_behind();
     assert_calls(simba__zk_latch_before(&l), ZK_CALL_LIST);
     assert_calls(listed(l.name, false), ZK_CALL_BEFORE);
@@ -95,7 +92,6 @@ static void waiter_lists_again(void **state)
 /* A mutex without a node gets one; the child that was not made is made then. */
 static void node_is_made(void **state)
 {
-    (void)state;
     assert_calls(simba__zk_latch_acquire(&l, true), ENTER);
     simba__zk_latch_made(&l, NULL, 0, 0, ZK_NO_NODE);
     assert_calls(simba__zk_latch_listed(&l, NULL, false, ZK_NO_NODE), ZK_CALL_CONTAINERS | ENTER);
@@ -106,7 +102,6 @@ static void node_is_made(void **state)
 /* Nobody knows what became of a creation whose connection broke: it is looked for, and only then made again. */
 static void lost_creation(void **state)
 {
-    (void)state;
     simba__zk_latch_acquire(&l, true);
     simba__zk_latch_lose(&l);
     assert_int_equal(l.place, ZK_UNSURE);
@@ -125,7 +120,6 @@ static void lost_creation(void **state)
 /* It leaves although it does not know whether it has a child: what is found is removed. */
 static void leaves_unsure(void **state)
 {
-    (void)state;
     simba__zk_latch_acquire(&l, true);
     simba__zk_latch_lose(&l);
     assert_told(simba__zk_latch_release(&l), ZK_TELL_NOTHING);
@@ -138,7 +132,6 @@ static void leaves_unsure(void **state)
 /* While a look is under way, a release waits for its answers. */
 static void leaves_while_it_looks(void **state)
 {
-    (void)state;
     simba__zk_latch_acquire(&l, true);
     assert_told(simba__zk_latch_release(&l), ZK_TELL_NOTHING);
     made("0000000004", 44);
@@ -152,7 +145,6 @@ static void leaves_while_it_looks(void **state)
 /* Entering again while the removal is under way: another child is made behind it. */
 static void enters_while_it_leaves(void **state)
 {
-    (void)state;
     lead();
     simba__zk_latch_release(&l);
     assert_told(simba__zk_latch_acquire(&l, true), ZK_TELL_NOTHING);
@@ -163,7 +155,6 @@ static void enters_while_it_leaves(void **state)
 /* Nobody is to wait: the child is removed again, and who leads is read in the same step. */
 static void tries(void **state)
 {
-    (void)state;
     simba__zk_latch_acquire(&l, false);
     made("0000000002", 12);
     assert_calls(listed(name_of("0000000002"), false), TRY);
@@ -182,7 +173,6 @@ static void tries(void **state)
 /* Somebody removes the child of a leader, or of a waiter, who loses its place only. */
 static void removed(void **state)
 {
-    (void)state;
     lead();
     assert_told(simba__zk_latch_taken(&l), ZK_TELL_REVOKED);
     assert_int_equal(l.place, ZK_REVOKED);
@@ -197,7 +187,6 @@ static void removed(void **state)
 /* A number that the server cannot count beyond does not say who was first. */
 static void numbers_are_used_up(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"2147483647", "-214748364", "1", "00000000001"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         setup(NULL);
@@ -212,7 +201,6 @@ static void numbers_are_used_up(void **state)
 /* Somebody removes each child that is made. */
 static void goes_each_time(void **state)
 {
-    (void)state;
     zk_move move = simba__zk_latch_acquire(&l, true);
     for (unsigned rounds = 0; rounds < 5; rounds++) {
         assert_calls(move, ENTER);
@@ -225,7 +213,6 @@ static void goes_each_time(void **state)
 /* An error that nobody expects ends the look; what is there stays. */
 static void errors(void **state)
 {
-    (void)state;
     simba__zk_latch_acquire(&l, true);
     simba__zk_latch_made(&l, NULL, 0, 0, ZK_UNIMPLEMENTED);
     assert_told(simba__zk_latch_listed(&l, NULL, false, ZK_NO_NODE), ZK_TELL_FAILED);
@@ -241,7 +228,6 @@ static void errors(void **state)
 /* Its own child is found by its whole name once that is known, and before by its uuid; others may have the same number. */
 static void finds_its_own(void **state)
 {
-    (void)state;
     char one[ZK_NAME_MAX];
     char two[ZK_NAME_MAX];
     snprintf(one, sizeof one, "%s0000000002", l.prefix);
@@ -260,7 +246,6 @@ static void finds_its_own(void **state)
 /* A child of the session before is nobody's. */
 static void sessions_have_names_of_their_own(void **state)
 {
-    (void)state;
     zk_latch next;
     uint64_t nonce;
     simba__zk_latch_init(&next, 7, "me", 1);

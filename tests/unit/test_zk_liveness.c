@@ -49,7 +49,6 @@ static void connect_at(int64_t attempt_ms, int64_t greet_ms, int64_t connect_ms)
 
 static int setup(void **state)
 {
-    (void)state;
     simba__zk_live_begin(&live, T);
     connect_at(100, 110, 120);
     return 0;
@@ -60,7 +59,6 @@ static int setup(void **state)
 /* The handshake that makes a session counts from when its connection was begun. */
 static void new_session(void **state)
 {
-    (void)state;
     assert_int_equal(proven_ms(), 100);
     assert_true(live.has_session);
 }
@@ -68,7 +66,6 @@ static void new_session(void **state)
 /* A beat does not count by its own answer: the server that answered may die before it has told its leader. */
 static void beat_alone(void **state)
 {
-    (void)state;
     beat(1000);
     assert_true(answer(ZK_ANSWER_AGREED));
     assert_int_equal(proven_ms(), 100);
@@ -80,7 +77,6 @@ static void beat_alone(void **state)
 /* It counts when one that was sent a quarter of the timeout after its answer is answered, and no earlier. */
 static void quarter_later(void **state)
 {
-    (void)state;
     static const int64_t times[] = {1000, 2000, 3199, 3200, 4300, 5400};
     static const int64_t proven[] = {100, 100, 100, 1000, 2000, 3200};
     for (int i = 0; i < 6; i++) {
@@ -95,7 +91,6 @@ static void quarter_later(void **state)
  * more than a quarter after the slow one was sent, proves nothing. */
 static void slow_beat(void **state)
 {
-    (void)state;
     beat(1000);
     answer_at(2500, ZK_ANSWER_AGREED);
     static const int64_t times[] = {3200, 4000, 4699};
@@ -112,7 +107,6 @@ static void slow_beat(void **state)
 /* The answer counts for the beat that it is for, also when several are under way. */
 static void several_under_way(void **state)
 {
-    (void)state;
     for (int i = 1; i <= ZK_BEATS_UNANSWERED; i++)
         beat(i * 800);
     for (int i = 1; i <= ZK_BEATS_UNANSWERED; i++) {
@@ -131,7 +125,6 @@ static void several_under_way(void **state)
  * and the time of an answer. */
 static void age_of_what_counts(void **state)
 {
-    (void)state;
     const int64_t pause = T / ZK_BEATS, answered_after = T / 50;
     for (int i = 1; i <= 40; i++) {
         beat(i * pause);
@@ -145,7 +138,6 @@ static void age_of_what_counts(void **state)
  * beat that is agreed to, it counts from its beginning. */
 static void deposed_leader(void **state)
 {
-    (void)state;
     simba__zk_live_lose(&live);
     connect_at(5000, 5010, 5020);
     assert_int_equal(proven_ms(), 100);
@@ -160,7 +152,6 @@ static void deposed_leader(void **state)
 /* A beat is lost with its connection: its answer, which comes when there is another one, is not counted for that. */
 static void lost_with_connection(void **state)
 {
-    (void)state;
     const unsigned first = beat(1000);
     beat(2000);
     simba__zk_live_lose(&live);
@@ -179,7 +170,6 @@ static void lost_with_connection(void **state)
 /* Beats of two connections are no pair: the server of the first may never have told its leader. */
 static void no_pair_over_connections(void **state)
 {
-    (void)state;
     beat(1000);
     answer(ZK_ANSWER_AGREED);
     beat(2000);
@@ -194,7 +184,6 @@ static void no_pair_over_connections(void **state)
 /* What is proven never goes back. */
 static void never_back(void **state)
 {
-    (void)state;
     int64_t before = proven_ms();
     for (int i = 1; i < 50; i++) {
         if (i % 7 == 0) {
@@ -211,7 +200,6 @@ static void never_back(void **state)
 /* A new session begins with nothing. */
 static void begin_anew(void **state)
 {
-    (void)state;
     beat(1000);
     simba__zk_live_begin(&live, T);
     assert_false(live.has_session);
@@ -234,7 +222,6 @@ static int64_t next_ms(void)
 /* A beat each eleventh of the timeout, and at once in a session that goes on. */
 static void beats_are_due(void **state)
 {
-    (void)state;
     assert_int_equal(next_ms(), 120 + T / 11);
     assert_advice(919, ZK_WAIT);
     assert_advice(920, ZK_SEND_BEAT);
@@ -249,7 +236,6 @@ static void beats_are_due(void **state)
 /* An answer that is owed for a quarter of the timeout is not waited for. */
 static void about_silence(void **state)
 {
-    (void)state;
     beat(1000);
     beat(2600);
     assert_int_equal(next_ms(), 3200);
@@ -264,7 +250,6 @@ static void about_silence(void **state)
 /* While the session may be saved, a connection has little time: its first packet may have been lost. */
 static void connects_in_a_hurry(void **state)
 {
-    (void)state;
     simba__zk_live_lose(&live);
     simba__zk_live_attempt(&live, at(3000));
     assert_int_equal(next_ms(), 3000 + T / 24);
@@ -281,7 +266,6 @@ static void connects_in_a_hurry(void **state)
 /* When it is lost anyway, and before there is one, there is time. */
 static void connects_patiently(void **state)
 {
-    (void)state;
     simba__zk_live_lose(&live);
     simba__zk_live_attempt(&live, at(100 + T));
     assert_int_equal(next_ms(), 100 + T + T / 5);
@@ -331,7 +315,6 @@ static void prove_the_future(void)
 
 static void about_impossible(void **state)
 {
-    (void)state;
     assert_aborts(answer_without_beat);
     assert_aborts(beat_without_connection);
     assert_aborts(connect_without_handshake);

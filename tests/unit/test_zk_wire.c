@@ -1,200 +1,10 @@
-/* ZooKeeper's protocol as bytes: requests are compared with those of Apache's own client, answers are taken whole or not at all. */
-#include <arpa/inet.h>
-#include <endian.h>
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
+/* ZooKeeper's protocol as bytes: answers are taken whole or not at all. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
-#include <zookeeper/zookeeper.h>
 
 #include "lib/cm.h"
 
 #include "stores/zookeeper/zookeeper.h"
-
-/* --- requests ------------------------------------------------------------------------------------------------ */
-
-enum { RECORDED = 16, FRAME = 1024 };
-
-/* What a client has sent, without pings. */
-typedef struct record {
-    int listener;
-    pthread_t thread;
-    size_t count;
-    size_t length[RECORDED];
-    char frame[RECORDED][FRAME];
-} record;
-
-static bool read_frame(int fd, char *out, size_t *ret_length)
-{
-    if (recv(fd, out, 4, MSG_WAITALL) != 4)
-        return false;
-    const size_t size = simba__zk_length(out);
-    *ret_length = size + 4;
-    return size + 4 <= FRAME && recv(fd, out + 4, size, MSG_WAITALL) == (ssize_t)size;
-}
-
-static void *play_server(void *arg)
-{
-    static const char welcome[] = "\0\0\0\x25\0\0\0\0\0\0\x27\x10\0\0\0\0\0\0\x12\x34\0\0\0\x10"
-                                  "0123456789abcdef";
-    record *r = arg;
-    const int fd = accept(r->listener, NULL, NULL);
-    while (r->count < RECORDED && read_frame(fd, r->frame[r->count], &r->length[r->count])) {
-        if (r->count == 0)
-            send(fd, welcome, sizeof welcome, MSG_NOSIGNAL); /* its last byte says that it can write */
-        uint32_t xid = 0;
-        memcpy(&xid, r->frame[r->count] + 4, sizeof xid);
-        r->count += r->count == 0 || (int32_t)be32toh(xid) != -2;
-    }
-    close(fd);
-    return NULL;
-}
-
-static void ignore_event(zhandle_t *zh, int type, int state, const char *path, void *context)
-{
-    (void)zh, (void)type, (void)state, (void)path, (void)context;
-}
-
-static void ignore_log(const char *message)
-{
-    (void)message;
-}
-
-static void on_void(int rc, const void *data)
-{
-    (void)rc, (void)data;
-}
-
-static void on_text(int rc, const char *value, const void *data)
-{
-    (void)rc, (void)value, (void)data;
-}
-
-static void on_text_stat(int rc, const char *value, const struct Stat *stat, const void *data)
-{
-    (void)rc, (void)value, (void)stat, (void)data;
-}
-
-static void on_stat(int rc, const struct Stat *stat, const void *data)
-{
-    (void)rc, (void)stat, (void)data;
-}
-
-static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    (void)rc, (void)value, (void)length, (void)stat, (void)data;
-}
-
-static void on_names(int rc, const struct String_vector *names, const void *data)
-{
-    (void)rc, (void)names, (void)data;
-}
-
-static void work(zhandle_t *zh)
-{
-    int fd = -1;
-    int interest = 0;
-    struct timeval wait;
-    zookeeper_interest(zh, &fd, &interest, &wait);
-    struct pollfd io = {.fd = fd, .events = (short)(interest & ZOOKEEPER_WRITE ? POLLIN | POLLOUT : POLLIN)};
-    poll(&io, 1, 10);
-    zookeeper_process(zh, (io.revents & POLLIN ? ZOOKEEPER_READ : 0) | (io.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
-}
-
-/* All kinds of requests, as Apache's client makes them. */
-static void ask_all(zhandle_t *zh)
-{
-    static struct ACL everybody_reads[] = {{0x1f, {(char *)"auth", (char *)""}},
-                                           {0x01, {(char *)"world", (char *)"anyone"}}};
-    static const struct ACL_vector readers = {2, everybody_reads};
-    zoo_op_t parts[2];
-    zoo_op_result_t results[2];
-    struct Stat stat;
-    zoo_aset(zh, "/", "", 0, INT32_MIN, on_stat, NULL);
-    zoo_acreate2(zh, "/simba/m/p-latch-", "me", 2, &ZOO_OPEN_ACL_UNSAFE, 3, on_text_stat, NULL);
-    zoo_acreate(zh, "/simba", "", 0, &ZOO_CREATOR_ALL_ACL, 4, on_text, NULL);
-    zoo_acreate(zh, "/simba-notes/m", "1 0 0\n", 6, &readers, 0, on_text, NULL);
-    zoo_adelete(zh, "/simba/m/c", -1, on_void, NULL);
-    zoo_async(zh, "/", on_text, NULL);
-    zoo_awexists(zh, "/simba/m", ignore_event, NULL, on_stat, NULL);
-    zoo_awget(zh, "/simba/m/c", NULL, NULL, on_data, NULL);
-    zoo_awget_children(zh, "/simba/m", ignore_event, NULL, on_names, NULL);
-    zoo_check_op_init(&parts[0], "/simba/m/c", -1);
-    zoo_set_op_init(&parts[1], "/simba-notes/m", "note", 4, 7, &stat);
-    zoo_amulti(zh, 2, parts, results, on_void, NULL);
-}
-
-static void assert_frame(const record *r, size_t n, const simba__buffer *ours)
-{
-    assert_int_equal(ours->length, r->length[n]);
-    assert_memory_equal(ours->data, r->frame[n], ours->length);
-}
-
-static void requests_are_those_of_apache(void **state)
-{
-    (void)state;
-    static record r;
-    char address[32];
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    r.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(r.listener, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(listen(r.listener, 1), 0);
-    assert_int_equal(getsockname(r.listener, (struct sockaddr *)&at, &size), 0);
-    assert_int_equal(pthread_create(&r.thread, NULL, play_server, &r), 0);
-    snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(at.sin_port));
-    zhandle_t *zh = zookeeper_init2(address, ignore_event, 10000, NULL, NULL, ZOO_NO_LOG_CLIENTENV, ignore_log);
-    zoo_add_auth(zh, "digest", "user:secret", 11, NULL, NULL);
-    while (zoo_state(zh) != ZOO_CONNECTED_STATE)
-        work(zh);
-    ask_all(zh);
-    for (unsigned i = 0; i < 50; i++)
-        work(zh);
-    zookeeper_close(zh); /* says good-bye */
-    pthread_join(r.thread, NULL);
-    close(r.listener);
-
-    static const char none[ZK_PASSWORD];
-    static const zk_request parts[] = {
-        {.type = ZK_CHECK, .path = "/simba/m/c", .version = -1},
-        {.type = ZK_SET, .path = "/simba-notes/m", .data = "note", .length = 4, .version = 7}};
-    static const zk_request all[] = {
-        {.type = ZK_SET, .path = "/", .data = "", .version = INT32_MIN},
-        {.type = ZK_CREATE2, .path = "/simba/m/p-latch-", .data = "me", .length = 2, .acl = ZK_ACL_OPEN},
-        {.type = ZK_CREATE_CONTAINER, .path = "/simba", .data = "", .acl = ZK_ACL_CREATOR},
-        {.type = ZK_CREATE, .path = "/simba-notes/m", .data = "1 0 0\n", .length = 6, .acl = ZK_ACL_READ},
-        {.type = ZK_DELETE, .path = "/simba/m/c", .version = -1},
-        {.type = ZK_SYNC, .path = "/"},
-        {.type = ZK_EXISTS, .path = "/simba/m", .watch = true},
-        {.type = ZK_GET, .path = "/simba/m/c"},
-        {.type = ZK_CHILDREN, .path = "/simba/m", .watch = true},
-        {.type = ZK_MULTI, .path = "/", .parts = parts},
-        {.type = ZK_CLOSE},
-    };
-    enum { COUNT = sizeof all / sizeof *all };
-    assert_int_equal(r.count, COUNT + 2);
-    simba__buffer out = {0};
-    simba__zk_put_hello(&out, 0, 10000, 0, none);
-    assert_frame(&r, 0, &out);
-    out.length = 0;
-    simba__zk_put_auth(&out, "user:secret");
-    assert_frame(&r, 1, &out);
-    for (size_t i = 0; i < COUNT; i++) {
-        uint32_t xid;
-        memcpy(&xid, r.frame[i + 2] + 4, sizeof xid);
-        out.length = 0;
-        simba__zk_put_request(&out, (int32_t)be32toh(xid), &all[i]);
-        assert_frame(&r, i + 2, &out);
-    }
-    simba__buffer_free(&out);
-}
-
-/* --- answers ------------------------------------------------------------------------------------------------- */
 
 #define HEAD "\0\0\0\7\0\0\0\0\0\0\0\x2a\0\0\0\0"
 #define HEAD_OF(error) "\0\0\0\7\0\0\0\0\0\0\0\x2a" error
@@ -252,7 +62,6 @@ static const answer good[] = {
 
 static void answers_are_read(void **state)
 {
-    (void)state;
     enum { GOOD = sizeof good / sizeof *good };
     zk_result r[GOOD];
     char *memory[GOOD];
@@ -285,7 +94,6 @@ static void answers_are_read(void **state)
 /* Cut off anywhere, or with a byte too many. */
 static void answers_are_whole(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         for (size_t length = 0; length <= good[i].length + 1; length++) {
             zk_result result;
@@ -303,7 +111,6 @@ static void answers_are_whole(void **state)
 
 static void answers_that_no_server_gives(void **state)
 {
-    (void)state;
     static const answer bad[] = {
         ANSWER(ZK_CHILDREN, HEAD NONE),
         ANSWER(ZK_CHILDREN, HEAD "\x7f\xff\xff\xff"),
@@ -339,7 +146,6 @@ static void answers_that_no_server_gives(void **state)
 
 static void handshakes_and_events(void **state)
 {
-    (void)state;
     char welcome[] = "\0\0\0\0\0\0\x27\x10\0\0\0\0\0\0\x12\x34\0\0\0\x10"
                      "0123456789abcdef\1";
     char old[sizeof welcome];
@@ -375,7 +181,6 @@ static void handshakes_and_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_are_those_of_apache),
         cmocka_unit_test(answers_are_read),
         cmocka_unit_test(answers_are_whole),
         cmocka_unit_test(answers_that_no_server_gives),

@@ -32,7 +32,6 @@ static void check_offset(const char *name, int64_t at_s, int32_t offset_s)
 /* Days become dates and dates become days, over 800 years, leap days among them. */
 static void dates_and_days_agree(void **state)
 {
-    (void)state;
     assert_int_equal(simba__day_of((simba__date){1970, 1, 1}), 0);
     assert_int_equal(simba__day_of((simba__date){2000, 2, 29}), 11016);
     assert_int_equal(simba__weekday_of(0), 4);
@@ -44,7 +43,6 @@ static void dates_and_days_agree(void **state)
 /* Offsets that another reader of the same database gives. */
 static void offsets_are_those_of_the_database(void **state)
 {
-    (void)state;
     check_offset("UTC", at(2026, 7, 1, 0, 0), 0);
     check_offset("Europe/Berlin", at(2026, 3, 29, 0, 59), 3600);
     check_offset("Europe/Berlin", at(2026, 3, 29, 1, 0), 7200);
@@ -60,7 +58,6 @@ static void offsets_are_those_of_the_database(void **state)
 /* The tables end in 2037 or before; the rule behind them goes on. */
 static void rules_go_on_behind_the_table(void **state)
 {
-    (void)state;
     check_offset("Europe/Berlin", at(2060, 7, 1, 0, 0), 7200);
     check_offset("Europe/Berlin", at(2060, 1, 1, 0, 0), 3600);
     check_offset("Australia/Lord_Howe", at(2050, 1, 1, 0, 0), 39600);
@@ -72,7 +69,6 @@ static void rules_go_on_behind_the_table(void **state)
 /* A stretch begins where the one before it ends, in the table, at its end, and in the rule. */
 static void stretches_follow_each_other(void **state)
 {
-    (void)state;
     static const char *const names[] = {"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         simba__zonefile file = load(names[i]);
@@ -97,7 +93,6 @@ static int32_t rule_offset(const char *text, int64_t at_s)
 
 static void rules_of_every_form_are_read(void **state)
 {
-    (void)state;
     const int64_t january = at(2031, 1, 15, 12, 0);
     const int64_t july = at(2031, 7, 15, 12, 0);
     assert_int_equal(rule_offset("UTC0", july), 0);
@@ -129,7 +124,6 @@ static void rules_of_every_form_are_read(void **state)
 /* At the ends of the calendar there is no year to look at. */
 static void rules_have_an_end(void **state)
 {
-    (void)state;
     static const char text[] = "CET-1CEST,M3.5.0,M10.5.0/3";
     assert_int_equal(rule_offset(text, INT64_MIN), 3600);
     assert_int_equal(rule_offset(text, INT64_MAX), 3600);
@@ -138,7 +132,6 @@ static void rules_have_an_end(void **state)
 /* Summer all year: it ends in the moment in which it begins. */
 static void summer_without_end(void **state)
 {
-    (void)state;
     static const char text[] = "XXX3EDT4,0/0,J365/23";
     simba__zone_rule rule;
     assert_true(simba__zone_rule_parse(text, &rule));
@@ -152,7 +145,6 @@ static void summer_without_end(void **state)
  * it says. */
 static void changes_that_change_nothing(void **state)
 {
-    (void)state;
     static const char *const texts[] = {"XXX3YYY,0/0,M12.5.0/167", "XXX3YYY,M12.5.0/167,0/0",
                                         "XXX3YYY,J365/167,M1.1.0/-167"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -170,7 +162,6 @@ static void changes_that_change_nothing(void **state)
 
 static void other_texts_are_no_rules(void **state)
 {
-    (void)state;
     static const char *const texts[] = {
         "",
         "CET",
@@ -204,7 +195,6 @@ static void other_texts_are_no_rules(void **state)
 /* A name becomes a path: it must not lead elsewhere. */
 static void names_cannot_leave_the_folder(void **state)
 {
-    (void)state;
     static const char *const bad[] = {
         "/etc/passwd",    "../../../etc/passwd",
         "Europe/../../x", ".",
@@ -246,7 +236,6 @@ static size_t small_file(unsigned char ret_bytes[128])
 
 static void old_files_are_read(void **state)
 {
-    (void)state;
     unsigned char bytes[128];
     simba__zone zone;
     assert_int_equal(simba__zone_read(bytes, small_file(bytes), NULL, &zone), 0);
@@ -269,7 +258,6 @@ static void refuse(size_t byte, unsigned char value, const char *word)
 
 static void files_that_lie_are_refused(void **state)
 {
-    (void)state;
     refuse(0, 'X', "no file");
     refuse(32, 255, "cut short"); /* four thousand million changes */
     refuse(36, 255, "cut short"); /* so many types */
@@ -296,7 +284,6 @@ static void refuse_file(const unsigned char *bytes, size_t size, const char *wor
 /* What the bytes of a small file cannot say: leap seconds that are there, changes in no order, hundreds of types. */
 static void files_that_lie_in_length_are_refused(void **state)
 {
-    (void)state;
     static unsigned char bytes[SIMBA__ZONE_FILE_MAX + 1];
     size_t size = small_file(bytes);
     bytes[31] = 1;
@@ -331,7 +318,6 @@ static size_t file_with_footer(const char *footer, size_t length, unsigned char 
 
 static void footers_that_lie_are_refused(void **state)
 {
-    (void)state;
     unsigned char bytes[512];
     char longest[200];
     simba__zone zone;
@@ -353,7 +339,6 @@ static void footers_that_lie_are_refused(void **state)
 /* Every beginning of a real file is refused or read, and every changed byte does no harm; a sanitizer looks on. */
 static void damaged_files_do_no_harm(void **state)
 {
-    (void)state;
     simba__zonefile file = load("Europe/Berlin");
     static unsigned char copy[SIMBA__ZONE_FILE_MAX];
     const size_t size = 705; /* at least, of all the forms in which it is packaged */
