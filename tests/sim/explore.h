@@ -39,6 +39,7 @@ typedef struct explore_bounds {
     unsigned
         drifts; /* 1: the clock of the first is too slow and that of the last too fast, as far as allowed; 2: twice as
                           * far, and so on, which breaks an assumption and therefore promises */
+    const char *only;    /* look for breaks of this promise alone; NULL: of all */
     unsigned jobs;       /* threads */
     uint64_t states_max; /* more of them than this: give up */
 } explore_bounds;

@@ -38,7 +38,7 @@ static void say_leases(world *w)
 void check_world_broken(world *w, const char *promise, const char *format, ...)
 {
     va_list args;
-    if (w->promise)
+    if (w->promise || (w->bounds->only && strcmp(w->bounds->only, promise) != 0))
         return;
     va_start(args, format);
     vsnprintf(w->text, sizeof w->text, format, args);

@@ -45,6 +45,11 @@ static const bound *find(const char *name, size_t length)
 
 bool explore_parse(const char *text, explore_bounds *bounds)
 {
+    if (strncmp(text, "none", 4) == 0 && (text[4] == '\0' || text[4] == ',')) { /* nothing goes wrong */
+        bounds->losses = bounds->kills = bounds->starts = bounds->stops = bounds->forces = 0;
+        bounds->pauses = bounds->delays = bounds->drifts = 0;
+        text += text[4] ? 5 : 4;
+    }
     while (*text) {
         const size_t length = strcspn(text, "=");
         const bound *which = find(text, length);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sim/explore.h"
 #include "sim/report.h"
@@ -15,6 +16,18 @@
 #include "sim/sim.h"
 
 #define JOBS_MAX 256
+
+/* The museum: see tests/sim/exhibits. simba-sim has the code that ships, and no switches in it; simba-museum has them. */
+#ifdef SIM_EXHIBITS
+int sim_exhibit; /* on show, from 1 on; 0: none */
+static const struct {
+    const char *name, *what;
+    char *const *find;
+} exhibits[] = {
+#include "exhibits.inc"
+};
+#endif
+
 #define ALL_STORES ((1U << SIM_STORES) - 1)
 #define MODELS ((1U << SIM_STORE_REDIS) - 1)
 
@@ -41,6 +54,8 @@ static const char usage[] =
     "  --bounds LIST    for --explore, such as losses=2,kills=0: contenders, tick (in ms), ttl, transition, margin\n"
     "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
     "                   or 1)\n"
+    "  --promise S1     for --explore: look for breaks of this promise alone\n"
+    "  --exhibit NAME   run one of the famous faults of docs/museum.md: a promise must break; list: their names\n"
     "  --scenario NAME  draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"
@@ -60,6 +75,8 @@ typedef struct options {
     bool trace;
     bool servers;
     const char *svg;
+    const char *exhibit;
+    const char *promise;
 } options;
 
 /* The data that the threads share. */
@@ -187,6 +204,7 @@ static int run_explore(const options *o)
             continue;
         explore_default(stores[i], &bounds);
         bounds.jobs = o->jobs;
+        bounds.only = o->promise;
         if (o->bounds && !explore_parse(o->bounds, &bounds))
             return wrong("not understood:", o->bounds);
         is_fine &= explore_and_tell(&bounds, o->svg, stdout);
@@ -224,7 +242,7 @@ static int parse(int argc, char **argv, options *o)
         {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
         {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
         {"svg", required_argument, NULL, 'g'},   {"scenario", required_argument, NULL, 'y'},
-        {"explore", no_argument, NULL, 'x'},     {"bounds", required_argument, NULL, 'l'},
+        {"exhibit", required_argument, NULL, 'e'}, {"promise", required_argument, NULL, 'p'}, {"explore", no_argument, NULL, 'x'},     {"bounds", required_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
@@ -260,6 +278,12 @@ static int parse(int argc, char **argv, options *o)
         case 'g':
             o->svg = optarg;
             break;
+        case 'p':
+            o->promise = optarg;
+            break;
+        case 'e':
+            o->exhibit = optarg;
+            break;
         case 'x':
             o->explore = true;
             break;
@@ -283,6 +307,49 @@ static int parse(int argc, char **argv, options *o)
     return -1;
 }
 
+static int look(const options *o)
+{
+    return o->explore ? run_explore(o) : o->single ? run_single(o) : run(o);
+}
+
+#ifdef SIM_EXHIBITS
+/* Look where the exhibit says. 0: the promise is broken. */
+static int run_exhibit(options *o, char **argv)
+{
+    size_t at = 0;
+    const size_t count = sizeof exhibits / sizeof *exhibits;
+    while (at < count && strcmp(exhibits[at].name, o->exhibit) != 0)
+        at++;
+    for (size_t i = 0; i < count && strcmp(o->exhibit, "list") == 0; i++)
+        printf("%-22s %s\n", exhibits[i].name, exhibits[i].what);
+    if (at == count)
+        return strcmp(o->exhibit, "list") == 0 ? 0 : wrong("there is no exhibit", o->exhibit);
+    char *line[16] = {argv[0]};
+    int words = 1;
+    printf("%s\nwithout the fault: simba-sim", exhibits[at].what);
+    for (char *const *word = exhibits[at].find; *word; word++) {
+        printf(" %s", *word);
+        line[words++] = *word;
+    }
+    printf("\n");
+    sim_exhibit = (int)at + 1;
+    optind = 1;
+    const int rc = parse(words, line, o);
+    return rc >= 0 ? rc : look(o) == 0;
+}
+#else
+static int run_exhibit(const options *o, char **argv)
+{
+    char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof "simba-museum");
+    path[length > 0 ? length : 0] = '\0';
+    char *name = strrchr(path, '/');
+    if (name)
+        execv(strcpy(name + 1, "simba-museum") - (name + 1 - path), argv);
+    return wrong("there is no simba-museum beside this program for", o->exhibit);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES};
@@ -290,7 +357,5 @@ int main(int argc, char **argv)
     const int rc = parse(argc, argv, &o);
     if (rc >= 0)
         return rc;
-    if (o.explore)
-        return run_explore(&o);
-    return o.single ? run_single(&o) : run(&o);
+    return o.exhibit ? run_exhibit(&o, argv) : look(&o);
 }
