@@ -273,6 +273,9 @@ target_compile_definitions(simba-museum PRIVATE SIM_EXHIBITS)
 target_include_directories(simba-museum PRIVATE "${_exhibits}")
 target_link_libraries(simba-museum PRIVATE simba_sim)
 set_target_properties(simba-museum PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+if(SIMBA_WITH_REDIS AND SIMBA_WITH_ZOOKEEPER AND NOT SIMBA_SANITIZE MATCHES "thread")
+    _simba_add_test(sim museum COMMAND "${PROJECT_SOURCE_DIR}/tests/sim/museum" $<TARGET_FILE:simba-sim> "${_changed}")
+endif()
 
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"

@@ -66,7 +66,8 @@ static void slots(void **state)
     assert_int_equal(RUN("run", "--slots", "3", "m", "--", "true"), 78);
     assert_non_null(strstr(err_of(&last), "m has 2 slots, not 3"));
     assert_int_equal(finish(&one), 0 + 1); /* `read` finds the end of its input */
-    assert_int_equal(RUN("run", "--slots", "2", "-n", "m", "--", "sh", "-c", "exit $SIMBA_SLOT"), out_of(&one)[4] - '0');
+    assert_int_equal(RUN("run", "--slots", "2", "-n", "m", "--", "sh", "-c", "exit $SIMBA_SLOT"),
+                     out_of(&one)[4] - '0');
     assert_int_equal(finish(&two), 1);
     assert_int_not_equal(out_of(&one)[4], out_of(&two)[4]);
     assert_memory_equal(out_of(&one), "m#", 2);

@@ -237,13 +237,14 @@ static bool store_bits(const char *text, unsigned *ret_bits, unsigned *ret_topol
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
-        {"svg", required_argument, NULL, 'g'},   {"scenario", required_argument, NULL, 'y'},
-        {"exhibit", required_argument, NULL, 'e'}, {"promise", required_argument, NULL, 'p'}, {"explore", no_argument, NULL, 'x'},     {"bounds", required_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'},   {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},    {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},    {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},         {"servers", no_argument, NULL, 'v'},
+        {"svg", required_argument, NULL, 'g'},     {"scenario", required_argument, NULL, 'y'},
+        {"exhibit", required_argument, NULL, 'e'}, {"promise", required_argument, NULL, 'p'},
+        {"explore", no_argument, NULL, 'x'},       {"bounds", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {

@@ -208,10 +208,17 @@ static void style(FILE *out)
           ".acquired { fill: #14532d } .released { fill: #7a4a00 }\n"
           ".lost { stroke: #c0392b; stroke-width: 2; fill: none } .killed { stroke: #c0392b; stroke-width: 3; fill: "
           "none }\n"
+          ".page { fill: #fff } .hatch { fill: #dcefe5 } .hatched { fill: #8fc4aa }\n"
+          "@media (prefers-color-scheme: dark) { .page, .remains, .unknown { fill: #14171a } text, .day, .tick { fill: "
+          "#c9ced3 }"
+          " .title { fill: #fff } .grid { stroke: #2b3036 } .ttl { fill: #3fa37a } .hatch { fill: #1f3a2f } .hatched { "
+          "fill: #3fa37a }"
+          " .waiting { fill: #6b7178 } .callback { fill: #7f9be0 } .request { stroke: #aeb4ba } .push { fill: #b79be0 }"
+          " .acquired { fill: #8fe0b4 } .released { fill: #e0b070 } .failed, .lost, .killed { stroke: #ff7b6b } }\n"
           "</style>\n"
           "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\""
-          " patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#dcefe5\"/>"
-          "<rect width=\"2\" height=\"6\" fill=\"#8fc4aa\"/></pattern></defs>\n",
+          " patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" class=\"hatch\"/>"
+          "<rect width=\"2\" height=\"6\" class=\"hatched\"/></pattern></defs>\n",
           out);
 }
 
@@ -258,7 +265,7 @@ void timeline_svg(const timeline *line, const char *title, FILE *out)
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
         WIDTH, height, WIDTH, height);
     style(out);
-    fprintf(out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, height);
+    fprintf(out, "<rect width=\"%d\" height=\"%d\" class=\"page\"/>\n", WIDTH, height);
     caption(&d, title);
     axis(&d);
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
