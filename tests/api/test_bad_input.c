@@ -665,7 +665,6 @@ int main(void)
         BAD_INPUT(margin_that_does_not_fit),
         BAD_INPUT(extreme_timing),
         BAD_INPUT(bad_urls),
-
         BAD_INPUT(url_settings_out_of_range),
         BAD_INPUT(contradictions),
         BAD_INPUT(store_not_built),
@@ -678,7 +677,6 @@ int main(void)
         BAD_INPUT(null_answers),
         BAD_INPUT(null_destructors),
         BAD_INPUT(null_values),
-
         BAD_INPUT(half_an_allocator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

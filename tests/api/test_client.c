@@ -674,9 +674,7 @@ int main(void)
         TEST(close_in_the_middle_of_executing),
         TEST(nothing_leaks),
         TEST(descriptors_are_not_inherited),
-
         TEST(using_the_client_in_a_row),
-
         TEST(log_hook),
         TEST(settings_are_told),
     };

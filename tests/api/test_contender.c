@@ -381,9 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(status_follows_the_calls),
         TEST(status_while_stopping),
-
         TEST(what_an_owner_says),
-
         TEST(discard_does_not_wait),
         TEST(on_freed_comes_once),
         TEST(stop_and_free_from_another_callback),
@@ -391,7 +389,6 @@ int main(void)
         TEST(stopped_by_two_threads),
         TEST(stopped_while_another_thread_restarts),
         TEST(stop_returns_although_it_was_started_again),
-
         TEST(those_who_wait_know_the_owner),
         TEST(without_callbacks),
         TEST(renewals_disturb_nobody),

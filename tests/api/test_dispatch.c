@@ -569,7 +569,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pool_grows_while_callbacks_block),
         TEST(pool_keeps_its_limit),
-
         TEST(stop_tells_on_its_own_thread),
         TEST(churn_keeps_the_order),
         TEST(nobody_is_told_of_a_lapsed_lease),

@@ -478,19 +478,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(owners_are_shown_not_obeyed),
-
         TEST(scoped),
-
         TEST(lost_by_force),
         TEST(lost_unawares),
-
         TEST(lease_is_told),
         TEST(given_back_by_another),
-
         TEST(given_up_on_a_silent_store),
-
         TEST(cancel_races_with_success),
-
         TEST(eight_threads_one_locker),
         TEST(released_by_two_threads),
         TEST(closed_client),

@@ -295,20 +295,11 @@ static void mistakes_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(once_in_a_period),
-        TEST(the_holder_has_a_note_too),
-
-        TEST(a_long_note_is_not_cut),
-
-        TEST(of_several_who_wait_one_begins),
-        TEST(an_end_is_recorded),
-        TEST(what_was_cut_short_begins_again),
-        TEST(a_success_ends_the_wait),
-        TEST(others_record_no_end),
-        TEST(an_end_cuts_no_note),
-
-        TEST(nobody_else_for_a_while),
-
+        TEST(once_in_a_period),        TEST(the_holder_has_a_note_too),
+        TEST(a_long_note_is_not_cut),  TEST(of_several_who_wait_one_begins),
+        TEST(an_end_is_recorded),      TEST(what_was_cut_short_begins_again),
+        TEST(a_success_ends_the_wait), TEST(others_record_no_end),
+        TEST(an_end_cuts_no_note),     TEST(nobody_else_for_a_while),
         TEST(mistakes_are_named),
     };
     return cmocka_run_group_tests_name("locker rules", tests, NULL, NULL);

@@ -322,13 +322,10 @@ static void closed_client(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         TEST(nothing_else),
-
         TEST(slow_callback_misses_nothing),
         TEST(ends_on_the_truth),
         TEST(no_change_is_not_told),
-
         TEST(stop_waits_and_silences),
         TEST(stop_and_free_inside),
         TEST(restart_inside_the_callback),

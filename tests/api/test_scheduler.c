@@ -246,17 +246,8 @@ static void on_the_dispatching_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
-        TEST(fixed_rate_skips),
-
-        TEST(stopped_before_the_first_run),
-
-        TEST(what_a_run_says),
-
-        TEST(lost_and_regained),
-
-        TEST(free_inside_the_work),
-        TEST(close_during_a_run),
+        TEST(fixed_rate_skips),          TEST(stopped_before_the_first_run), TEST(what_a_run_says),
+        TEST(lost_and_regained),         TEST(free_inside_the_work),         TEST(close_during_a_run),
         TEST(on_the_dispatching_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,11 +258,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(take_over_does_not_repeat),
-
         CASE(failures_are_repeated),
         CASE(the_work_has_a_note_too),
         CASE(damaged_records_stop_the_schedule),
-
         CASE(by_cron),
         CASE(mistakes_are_named),
         CASE(other_schedules_know_no_due_times),
