@@ -55,7 +55,7 @@ static void destroy(void *arg)
     simba_observer_free(self->handle);
 }
 
-/* An observer that has started. NULL: failed, and recorded. */
+/* An observer that has started. */
 static watcher *watch(tck_arena *arena, tck_client *client)
 {
     tck *t = arena->kit;
@@ -71,10 +71,8 @@ static watcher *watch(tck_arena *arena, tck_client *client)
         tck_defer(t, NULL, destroy, self);
         rc = simba_observer_start(self->handle);
     }
-    if (rc < 0) {
-        tck_fail(t, __FILE__, __LINE__, "cannot observe: %s %s", tck_code(rc), err.text);
-        return NULL;
-    }
+    if (rc < 0)
+        tck_give_up(t, "cannot observe: %s %s", tck_code(rc), err.text);
     return self;
 }
 
@@ -82,21 +80,18 @@ static watcher *watch(tck_arena *arena, tck_client *client)
 static void follows(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
-    TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, clients[0]);
     watcher *early = watch(arena, clients[1]);
-    TCK_REQUIRE(t, early);
     TCK_AWAIT(t, early->calls == 1);
     TCK_REQUIRE_NOW(t, simba_owner_is_none(&early->owner));
 
-    TCK_REQUIRE(t, tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1);
     const uint64_t token = tck_probe_last(leader, TCK_ACQUIRED).token;
     TCK_AWAIT(t, early->owner.token == token);
     TCK_REQUIRE_NOW(t, simba_owner_is(&early->owner, simba_contender_id(leader->contender)));
     watcher *late = watch(arena, clients[1]);
-    TCK_REQUIRE(t, late);
     TCK_AWAIT(t, late->calls == 1);
     TCK_REQUIRE_NOW(t, late->owner.token == token);
     simba_owner owner;
@@ -112,7 +107,7 @@ static void pass_around(tck *t, tck_probe *probes[2], unsigned turns)
 {
     for (unsigned i = 0; i < turns; i++) {
         const unsigned turn = i / 2 + 1;
-        TCK_REQUIRE(t, tck_probe_start(probes[i % 2]));
+        tck_probe_start(probes[i % 2]);
         TCK_AWAIT(t, probes[i % 2]->acquired == turn);
         if (i + 1 < turns)
             TCK_REQUIRE_RC(t, 0, tck_probe_stop(probes[i % 2]));
@@ -123,11 +118,9 @@ static void pass_around(tck *t, tck_probe *probes[2], unsigned turns)
 static void ends_on_owner(tck *t, tck_pushes pushes)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_faulty(t, 0)};
-    TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *probes[2] = {tck_probe_new(arena, clients[0]), tck_probe_new(arena, clients[0])};
     watcher *self = watch(arena, clients[1]);
-    TCK_REQUIRE(t, self);
     TCK_AWAIT(t, self->calls == 1);
     tck_fault_pushes(clients[1]->fault, pushes);
     pass_around(t, probes, 10);
@@ -152,11 +145,9 @@ static void sees_every_change(tck *t)
 {
     enum { TURNS = 20 };
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
-    TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *probes[2] = {tck_probe_new(arena, clients[0]), tck_probe_new(arena, clients[0])};
     watcher *self = watch(arena, clients[1]);
-    TCK_REQUIRE(t, self);
     TCK_AWAIT(t, self->calls == 1);
     pass_around(t, probes, TURNS);
     const uint64_t token = tck_probe_last(probes[1], TCK_ACQUIRED).token;
@@ -170,12 +161,10 @@ static void sees_every_change(tck *t)
 static void sees_expiry(tck *t)
 {
     tck_client *clients[2] = {tck_client_nervous(t), tck_client_new(t)};
-    TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, clients[0]);
     watcher *self = watch(arena, clients[1]);
-    TCK_REQUIRE(t, self);
-    TCK_REQUIRE(t, tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_AWAIT(t, self->owner.token != 0);
     tck_fault_cut(clients[0]->fault, TCK_CUT_REFUSE);
@@ -187,18 +176,16 @@ static void sees_expiry(tck *t)
 static void stops(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
-    TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, clients[0]);
     watcher *self = watch(arena, clients[1]);
     watcher *witness = watch(arena, clients[1]);
-    TCK_REQUIRE(t, self && witness);
     TCK_AWAIT(t, self->calls == 1 && witness->calls == 1);
     TCK_REQUIRE_RC(t, 0, simba_observer_stop(self->handle));
     tck_lock(t);
     self->stopped = true;
     tck_unlock(t);
-    TCK_REQUIRE(t, tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1 && witness->owner.token != 0);
     TCK_REQUIRE_NOW(t, self->calls == 1);
 

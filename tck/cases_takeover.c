@@ -14,13 +14,12 @@ static void take_over(tck *t, tck_cut how)
 {
     tck_client *cut = tck_client_nervous(t);
     tck_client *connected = tck_client_faulty(t, 0);
-    TCK_REQUIRE(t, cut && connected);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *old = tck_probe_new(arena, cut);
     tck_probe *new = tck_probe_new(arena, connected);
-    TCK_REQUIRE(t, tck_probe_start(old));
+    tck_probe_start(old);
     TCK_AWAIT(t, old->acquired == 1);
-    TCK_REQUIRE(t, tck_probe_start(new));
+    tck_probe_start(new);
     TCK_AWAIT(t, tck_client_count(connected, SIMBA_OP_ACQUIRE, TCK_ANSWERED) >= 1);
 
     tck_fault_cut(cut->fault, how);
@@ -59,11 +58,10 @@ static void eager_rival(tck *t)
 {
     tck_client *cut = tck_client_nervous(t);
     tck_client *connected = tck_client_new(t);
-    TCK_REQUIRE(t, cut && connected);
     tck_probe *leader = tck_probe_new(tck_arena_new(t, NULL), cut);
     leader->timing.stop_margin_ms = 0;
     simba_locker *rival = tck_locker_new(t, connected, leader->arena->mutex, tck_timing_long(t));
-    TCK_REQUIRE(t, rival && tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1);
     tck_fault_cut(cut->fault, TCK_CUT_REFUSE);
 
@@ -83,9 +81,8 @@ static void eager_rival(tck *t)
 static void expired_alone(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
-    TCK_REQUIRE(t, client);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
-    TCK_REQUIRE(t, tck_probe_start(p));
+    tck_probe_start(p);
     TCK_AWAIT(t, p->acquired == 1);
     tck_fault_cut(client->fault, TCK_CUT_SILENT);
     TCK_AWAIT(t, p->released == 1);
@@ -101,12 +98,11 @@ static void expired_alone(tck *t)
 static void back_early(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
-    TCK_REQUIRE(t, client);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     p->timing.ttl_ms = t->ttl_ms / 4;
     p->timing.transition_ms = 2 * t->transition_ms;
     p->timing.stop_margin_ms = p->timing.transition_ms * 3 / 8;
-    TCK_REQUIRE(t, tck_probe_start(p));
+    tck_probe_start(p);
     TCK_AWAIT(t, p->acquired == 1);
     tck_fault_cut(client->fault, TCK_CUT_REFUSE);
     TCK_AWAIT(t, p->released == 1 && tck_client_count(client, SIMBA_OP_ACQUIRE, TCK_FAILED) >= 1);
@@ -119,14 +115,13 @@ static void outage(tck *t, tck_cut how)
 {
     tck_client *client = tck_client_faulty(t, t->transition_ms / 4);
     tck_client *other = tck_client_new(t);
-    TCK_REQUIRE(t, client && other);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
     tck_probe *rival = tck_probe_new(arena, other);
     leader->timing.transition_ms = rival->timing.transition_ms = t->timeout_ms;
-    TCK_REQUIRE(t, tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1);
-    TCK_REQUIRE(t, tck_probe_start(rival));
+    tck_probe_start(rival);
 
     tck_fault_cut(client->fault, how);
     TCK_AWAIT(t, tck_client_count(client, SIMBA_OP_RENEW, TCK_FAILED) >= 2);
@@ -153,14 +148,13 @@ static void waiter_outage(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
     tck_client *other = tck_client_new(t);
-    TCK_REQUIRE(t, client && other);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, other);
     tck_probe *waiter = tck_probe_new(arena, client);
-    TCK_REQUIRE(t, tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1);
     tck_fault_cut(client->fault, TCK_CUT_REFUSE);
-    TCK_REQUIRE(t, tck_probe_start(waiter));
+    tck_probe_start(waiter);
     TCK_AWAIT(t, tck_client_count(client, SIMBA_OP_ACQUIRE, TCK_FAILED) >= 3);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(leader));
     tck_fault_heal(client->fault);
@@ -172,13 +166,12 @@ static void stop_while_cut(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
     tck_client *other = tck_client_new(t);
-    TCK_REQUIRE(t, client && other);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *leader = tck_probe_new(arena, client);
     tck_probe *next = tck_probe_new(arena, other);
-    TCK_REQUIRE(t, tck_probe_start(leader));
+    tck_probe_start(leader);
     TCK_AWAIT(t, leader->acquired == 1);
-    TCK_REQUIRE(t, tck_probe_start(next));
+    tck_probe_start(next);
     tck_fault_cut(client->fault, TCK_CUT_REFUSE);
     const int64_t cut_at = tck_now_ns();
     TCK_REQUIRE_RC(t, SIMBA_EUNAVAILABLE, tck_probe_stop(leader));
@@ -193,11 +186,10 @@ static void revoked(tck *t)
 {
     tck_client *client = tck_client_new(t);
     tck_client *administrator = tck_client_new(t);
-    TCK_REQUIRE(t, client && administrator);
     tck_probe *p = tck_probe_new(tck_arena_new(t, NULL), client);
     simba_error err;
     TCK_REQUIRE_RC(t, SIMBA_ENOTFOUND, simba_client_force_release(administrator->handle, p->arena->mutex, &err));
-    TCK_REQUIRE(t, tck_probe_start(p));
+    tck_probe_start(p);
     TCK_AWAIT(t, p->acquired == 1);
     TCK_REQUIRE_RC(t, 0, simba_client_force_release(administrator->handle, p->arena->mutex, &err));
     TCK_AWAIT(t, p->released == 1);

@@ -99,7 +99,7 @@ static simba_contender *start(tck *t, tck_client *client, const char *mutex, int
     }
     if (simba_contender_new(client->handle, mutex, &options, &err, &contender) < 0 ||
         simba_contender_start(contender) < 0)
-        tck_fail(t, __FILE__, __LINE__, "cannot contend: %s", err.text);
+        tck_give_up(t, "cannot contend: %s", err.text);
     return contender;
 }
 
@@ -130,8 +130,7 @@ static void events_and_fields(tck *t)
     struct listener *first = listen_for(t, mutex);
     struct listener *second = listen_for(t, mutex);
     tck_client *one = tck_client_heard(t, hear, first);
-    tck_client *two = one ? tck_client_heard(t, hear, second) : NULL;
-    TCK_REQUIRE(t, two);
+    tck_client *two = tck_client_heard(t, hear, second);
 
     simba_contender *leader = start(t, one, mutex, t->ttl_ms);
     tck_defer(t, NULL, free_contender, leader);

@@ -30,8 +30,8 @@ static void record(tck *t, const char *file, int line, const char *format, va_li
 {
     if (t->failed)
         return;
-    const char *base = strrchr(file, '/');
-    const int used = snprintf(t->failure, sizeof t->failure, "%s:%d: ", base ? base + 1 : file, line);
+    const char *base = file ? strrchr(file, '/') : NULL;
+    const int used = file ? snprintf(t->failure, sizeof t->failure, "%s:%d: ", base ? base + 1 : file, line) : 0;
     vsnprintf(t->failure + used, sizeof t->failure - (size_t)used, format, args);
     t->failed = true;
     pthread_cond_broadcast(&t->changed);
@@ -53,6 +53,17 @@ void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...
     va_start(args, format);
     record(t, file, line, format, args);
     va_end(args);
+}
+
+void tck_give_up(tck *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    tck_lock(t);
+    record(t, NULL, 0, format, args);
+    tck_unlock(t);
+    va_end(args);
+    longjmp(t->given_up, 1);
 }
 
 const char *tck_code(int code)
@@ -224,9 +235,8 @@ static tck_client *open_client(tck *t, const char *url, tck_fault *fault, const 
     simba_client *handle;
     const int rc = simba_client_open(url, options, &err, &handle);
     if (rc < 0) {
-        tck_fail(t, __FILE__, __LINE__, "cannot open a client: %s: %s", tck_code(rc), err.text);
         tck_fault_free(fault);
-        return NULL;
+        tck_give_up(t, "cannot open a client: %s: %s", tck_code(rc), err.text);
     }
     tck_client *client = must_alloc(sizeof *client);
     client->kit = t;
@@ -248,10 +258,8 @@ static tck_client *open_faulty(tck *t, const simba_client_options *options)
     simba_error err = {0};
     tck_fault *fault;
     const int rc = tck_fault_new(t->url, notify, t, &err, &fault);
-    if (rc < 0) {
-        tck_fail(t, __FILE__, __LINE__, "cannot wrap the store: %s: %s", tck_code(rc), err.text);
-        return NULL;
-    }
+    if (rc < 0)
+        tck_give_up(t, "cannot wrap the store: %s: %s", tck_code(rc), err.text);
     return open_client(t, tck_fault_url(fault), fault, options);
 }
 
@@ -310,19 +318,17 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg)
+void tck_thread_run(tck *t, void (*run)(void *arg), void *arg)
 {
     tck_thread *thread = must_alloc(sizeof *thread);
     thread->run = run;
     thread->arg = arg;
     if (pthread_create(&thread->thread, NULL, thread_main, thread) != 0) {
         free(thread);
-        tck_fail(t, __FILE__, __LINE__, "cannot start a thread");
-        return false;
+        tck_give_up(t, "cannot start a thread");
     }
     thread->next = t->threads;
     t->threads = thread;
-    return true;
 }
 
 void tck_threads_join(tck *t)
@@ -470,10 +476,8 @@ simba_locker *tck_locker_slots(tck *t, tck_client *client, const char *mutex, si
     simba_error err = {0};
     simba_locker *locker;
     const int rc = simba_locker_new(client->handle, mutex, &options, &err, &locker);
-    if (rc < 0) {
-        tck_fail(t, __FILE__, __LINE__, "simba_locker_new is %s: %s", tck_code(rc), err.text);
-        return NULL;
-    }
+    if (rc < 0)
+        tck_give_up(t, "simba_locker_new is %s: %s", tck_code(rc), err.text);
     tck_defer(t, cancel_locker, free_locker, locker);
     return locker;
 }

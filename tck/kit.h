@@ -9,6 +9,7 @@
 #define TCK_KIT_H
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <simba.h>
 #include <simba/backend.h>
@@ -46,6 +47,7 @@ struct tck {
     /* The case that runs now. */
     const char *name;
     int64_t began_ns;
+    jmp_buf given_up;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* signalled at every change that a case may wait for */
     bool ending;            /* callbacks that wait for something have to return */
@@ -93,6 +95,10 @@ extern const tck_case tck_cases_words[];
 /* Record a failure; only the first of a case counts. Any thread may call it; tck_fail_locked needs the lock. */
 void tck_fail(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Record a failure and end the case, from wherever its own thread is. What makes clients and handles for a case does so, so it never
+ * returns without them. */
+_Noreturn void tck_give_up(tck *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Give up the case (a function that returns nothing) unless the condition holds. */
 #define TCK_REQUIRE(t, condition)                                                                                      \
@@ -229,7 +235,7 @@ static inline uint64_t tck_client_count(const tck_client *client, int op, tck_co
  * as they would take. False: they did not come. */
 bool tck_outlive(tck_client *client, unsigned renewals);
 
-bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg);
+void tck_thread_run(tck *t, void (*run)(void *arg), void *arg);
 /* Wait for the threads that the case has made until now. */
 void tck_threads_join(tck *t);
 

@@ -185,7 +185,7 @@ tck_probe *tck_probe_new(tck_arena *arena, tck_client *client)
     return probe;
 }
 
-static bool create(tck_probe *probe)
+static void create(tck_probe *probe)
 {
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     options.id = probe->id;
@@ -197,14 +197,11 @@ static bool create(tck_probe *probe)
     simba_error err = {0};
     simba_contender *contender;
     const int rc = simba_contender_new(probe->client->handle, probe->arena->mutex, &options, &err, &contender);
-    if (rc < 0) {
-        tck_fail(probe->arena->kit, __FILE__, __LINE__, "simba_contender_new is %s: %s", tck_code(rc), err.text);
-        return false;
-    }
+    if (rc < 0)
+        tck_give_up(probe->arena->kit, "simba_contender_new is %s: %s", tck_code(rc), err.text);
     tck_lock(probe->arena->kit);
     probe->contender = contender;
     tck_unlock(probe->arena->kit);
-    return true;
 }
 
 int tck_probe_try_start(tck_probe *probe)
@@ -216,14 +213,13 @@ int tck_probe_try_start(tck_probe *probe)
     return simba_contender_start(probe->contender);
 }
 
-bool tck_probe_start(tck_probe *probe)
+void tck_probe_start(tck_probe *probe)
 {
-    if (!probe->contender && !create(probe))
-        return false;
+    if (!probe->contender)
+        create(probe);
     const int rc = tck_probe_try_start(probe);
     if (rc < 0)
-        tck_fail(probe->arena->kit, __FILE__, __LINE__, "simba_contender_start is %s", tck_code(rc));
-    return rc == 0;
+        tck_give_up(probe->arena->kit, "simba_contender_start is %s", tck_code(rc));
 }
 
 /* Inside its own callback a probe's stop does not wait, and more callbacks may follow. */
@@ -253,9 +249,9 @@ static void stop_in_thread(void *arg)
     tck_unlock(probe->arena->kit);
 }
 
-bool tck_probe_stop_async(tck_probe *probe)
+void tck_probe_stop_async(tck_probe *probe)
 {
-    return tck_thread_run(probe->arena->kit, stop_in_thread, probe);
+    tck_thread_run(probe->arena->kit, stop_in_thread, probe);
 }
 
 bool tck_probe_is_stopping(const tck_probe *probe)

@@ -72,14 +72,14 @@ void tck_arena_leave(tck_arena *arena, const void *who);
 
 tck_probe *tck_probe_new(tck_arena *arena, tck_client *client);
 
-/* Start it; the first time, make the contender. False: it failed, and the case knows. */
-bool tck_probe_start(tck_probe *probe);
+/* Start it; the first time, make the contender. */
+void tck_probe_start(tck_probe *probe);
 /* Start it another time; returns the code of simba_contender_start. */
 int tck_probe_try_start(tck_probe *probe);
 /* Returns the code of simba_contender_stop. The probe's own callback may call it. */
 int tck_probe_stop(tck_probe *probe);
 /* Stop it in another thread; sets stop_rc and stop_done. */
-bool tck_probe_stop_async(tck_probe *probe);
+void tck_probe_stop_async(tck_probe *probe);
 /* The probe's own callback may call it. */
 void tck_probe_free(tck_probe *probe);
 

@@ -161,6 +161,11 @@ void client_close(simba_client *client)
     assert_rc(0, simba_client_close(client));
 }
 
+void client_cleanup(simba_client **client)
+{
+    client_close(*client);
+}
+
 simba_stats client_stats(simba_client *client)
 {
     simba_stats stats = SIMBA_STATS_INIT;

@@ -88,6 +88,9 @@ const char *store_url(void);
 simba_client *client_open(const simba_client_options *options);
 simba_client *client_open_form(simba_dispatch form);
 void client_close(simba_client *client);
+/* SCOPED simba_client *client = client_open(NULL): closed at the end of its scope. */
+void client_cleanup(simba_client **client);
+#define SCOPED __attribute__((cleanup(client_cleanup)))
 simba_stats client_stats(simba_client *client);
 /* Does somebody own it? Asked through the client. */
 bool is_owned(simba_client *client, const char *mutex);

@@ -286,13 +286,12 @@ static void margin_that_does_not_fit(void **state)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.timing.stop_margin_ms = 2000;
-    simba_client *careful = client_open(&options);
+    SCOPED simba_client *careful = client_open(&options);
     simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
     contender.timing = lease(1000, 500);
     simba_contender *ret = UNTOUCHED;
     REFUSED(SIMBA_EINVAL, "stop margin", simba_contender_new(careful, "m", &contender, err, &ret));
     assert_ptr_equal(ret, UNTOUCHED);
-    client_close(careful);
 }
 
 /* The extremes of the ranges are not beyond them. */
@@ -514,14 +513,13 @@ static void extreme_intervals(void **state)
 /* Only -1 means for ever; the longest timeout does not overflow. */
 static void bad_timeouts(void **state)
 {
-    simba_locker *locker;
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
     REFUSED(SIMBA_EINVAL, "timeout_ms", simba_locker_acquire(locker, -2, err));
     REFUSED(SIMBA_EINVAL, "timeout_ms", simba_locker_acquire(locker, INT64_MIN, err));
     assert_rc(0, simba_locker_acquire(locker, INT64_MAX, NULL));
     REFUSED(SIMBA_EINVAL, "timeout_ms", simba_locker_acquire(locker, -2, err));
     assert_rc(0, simba_locker_release(locker, NULL));
-    simba_locker_free(locker);
 }
 
 /* A NULL where a handle belongs is an error, never a crash. */
@@ -667,7 +665,6 @@ int main(void)
         BAD_INPUT(margin_that_does_not_fit),
         BAD_INPUT(extreme_timing),
         BAD_INPUT(bad_urls),
-
         BAD_INPUT(url_settings_out_of_range),
         BAD_INPUT(contradictions),
         BAD_INPUT(store_not_built),
@@ -680,7 +677,6 @@ int main(void)
         BAD_INPUT(null_answers),
         BAD_INPUT(null_destructors),
         BAD_INPUT(null_values),
-
         BAD_INPUT(half_an_allocator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -216,7 +216,7 @@ static void close_it(void *arg)
 /* close gives back after on_released has returned, and not before. */
 static void close_waits_for_callbacks(void **state)
 {
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     simba_client *client = client_open(NULL);
     const simba_timing timing = lease(60, 5000);
     struct player *slow = player_new(client, "m", NULL, &timing);
@@ -241,7 +241,6 @@ static void close_waits_for_callbacks(void **state)
     AWAIT(next->acquired == 1);
     player_free(slow);
     player_free(next);
-    client_close(other);
 }
 
 static void work_closes(simba_run *run, void *user)
@@ -261,7 +260,7 @@ static void observer_closes(simba_observer *observer, const simba_state *state, 
 /* close inside a callback, of whatever kind, is refused, and nothing happened. */
 static void close_inside_a_callback(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     player->user = client;
     player->in_acquired = player->in_released = player->in_changed = close_inside;
@@ -292,7 +291,6 @@ static void close_inside_a_callback(void **state)
     simba_observer_free(observer);
     player_free(scratch);
     player_free(player);
-    client_close(client);
 }
 
 static void close_other_client(struct player *player)
@@ -303,7 +301,7 @@ static void close_other_client(struct player *player)
 /* Another client may be closed inside a callback. */
 static void close_another_client_inside_a_callback(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_client *victim = client_open(NULL);
     struct player *held = player_start(victim, "held");
     AWAIT(held->leads);
@@ -315,7 +313,6 @@ static void close_another_client_inside_a_callback(void **state)
     assert_int_equal(1, held->released);
     player_free(held);
     player_free(player);
-    client_close(client);
 }
 
 /* After close a contender answers that its client is closed, or that it has nothing, and can be freed. */
@@ -455,7 +452,7 @@ static unsigned actions_of(const struct actor *actors)
 
 static void close_in_the_middle(simba_dispatch form, unsigned seed)
 {
-    simba_client *witness = client_open(NULL);
+    SCOPED simba_client *witness = client_open(NULL);
     struct executor executor;
     simba_client *client = form == SIMBA_DISPATCH_EXECUTOR ? client_open_executor(&executor) : client_open_form(form);
     struct actor actors[ACTORS];
@@ -485,7 +482,6 @@ static void close_in_the_middle(simba_dispatch form, unsigned seed)
     }
     if (form == SIMBA_DISPATCH_EXECUTOR)
         executor_end(&executor);
-    client_close(witness);
 }
 
 /* Threads start, stop, lock, wait and cancel while the client is closed under them: everybody returns, nothing is left
@@ -542,14 +538,13 @@ static void descriptors_are_not_inherited(void **state)
     unsigned more = 0;
     for (int fd = 0; fd < ENOUGH; fd++)
         before[fd] = fcntl(fd, F_GETFD) >= 0;
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     for (int fd = 0; fd < ENOUGH; fd++) {
         const int flags = before[fd] ? -1 : fcntl(fd, F_GETFD);
         assert_true(flags < 0 || (flags & FD_CLOEXEC));
         more += flags >= 0;
     }
     assert_true(more >= 2);
-    client_close(client);
 }
 
 /* --- list and force_release ------------------------------------------------------------------------- */
@@ -571,16 +566,14 @@ static void use_client_in_row(const simba_listing *listing, void *user)
 /* Inside `row` the client may be used: the store has answered before. */
 static void using_the_client_in_a_row(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *locker;
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
     struct rows rows = {.client = client};
     assert_rc(0, simba_client_list(client, NULL, use_client_in_row, &rows, NULL));
     assert_int_equal(1, rows.count);
     assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 /* --- stats and log ---------------------------------------------------------------------------------- */
@@ -681,9 +674,7 @@ int main(void)
         TEST(close_in_the_middle_of_executing),
         TEST(nothing_leaks),
         TEST(descriptors_are_not_inherited),
-
         TEST(using_the_client_in_a_row),
-
         TEST(log_hook),
         TEST(settings_are_told),
     };

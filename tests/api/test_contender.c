@@ -25,7 +25,7 @@ static void dawdle(struct player *player)
 /* Initial, running as a waiter and as an owner, and initial again. */
 static void status_follows_the_calls(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *owner = player_new(client, "m", NULL, NULL);
     struct player *waiter = player_new(client, "m", NULL, NULL);
     assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(owner->contender));
@@ -46,7 +46,6 @@ static void status_follows_the_calls(void **state)
     assert_rc(0, simba_contender_stop(owner->contender));
     player_free(owner);
     player_free(waiter);
-    client_close(client);
 }
 
 static void stop_contender(void *arg)
@@ -58,7 +57,7 @@ static void stop_contender(void *arg)
 /* While on_released runs it is stopping: it cannot be started, and the mutex is not free. */
 static void status_while_stopping(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     player->in_released = dawdle;
     assert_rc(0, simba_contender_start(player->contender));
@@ -75,7 +74,6 @@ static void status_while_stopping(void **state)
     assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
     assert_false(is_owned(client, "m"));
     player_free(player);
-    client_close(client);
 }
 
 /* --- the lease ------------------------------------------------------------------------------------ */
@@ -83,7 +81,7 @@ static void status_while_stopping(void **state)
 /* What a contender says about itself while it owns, and that all of it is gone after stop. */
 static void what_an_owner_says(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     const simba_timing timing = lease(5000, 3000);
     struct player *player = player_new(client, "m", "the-owner", &timing);
     simba_contender *contender = player->contender;
@@ -116,7 +114,6 @@ static void what_an_owner_says(void **state)
     assert_rc(0, simba_contender_owner(contender, &owner));
     assert_true(simba_owner_is_none(&owner));
     player_free(player);
-    client_close(client);
 }
 
 /* --- changes -------------------------------------------------------------------------------------- */
@@ -126,7 +123,7 @@ static void what_an_owner_says(void **state)
 static void those_who_wait_know_the_owner(void **state)
 {
     enum { CROWD = 6 };
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_contender *crowd[CROWD];
     for (unsigned i = 0; i < CROWD; i++) {
         assert_rc(0, simba_contender_new(client, "m", NULL, NULL, &crowd[i]));
@@ -144,7 +141,6 @@ static void those_who_wait_know_the_owner(void **state)
         assert_rc(0, simba_contender_stop(crowd[first]));
         simba_contender_free(crowd[first]);
     }
-    client_close(client);
 }
 
 /* --- faults of the store -------------------------------------------------------------------------- */
@@ -176,7 +172,7 @@ static void close_faulty(struct faulty faulty)
 /* discard does not wait, whatever its callbacks do: all that free promises happens later. */
 static void discard_does_not_wait(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     player->in_acquired = dawdle;
     assert_rc(0, simba_contender_start(player->contender));
@@ -190,7 +186,6 @@ static void discard_does_not_wait(void **state)
     AWAIT(client_stats(client).contenders == 0);
     assert_int_equal(SIMBA_REASON_STOPPED, player->reason);
     assert_false(is_owned(client, "m"));
-    client_close(client);
 }
 
 static void count_freed(void *user)
@@ -252,7 +247,7 @@ static void stop_and_free_from_another_callback(void **state)
 /* A callback that stops another contender, whose on_released then runs inside it and stops the first: no deadlock. */
 static void stop_each_other_on_one_thread(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *first = player_new(client, "first", NULL, NULL);
     struct player *second = player_new(client, "second", NULL, NULL);
     first->other = second;
@@ -265,13 +260,12 @@ static void stop_each_other_on_one_thread(void **state)
     AWAIT(first->released == 1 && second->released == 1);
     player_free(first);
     player_free(second);
-    client_close(client);
 }
 
 /* Two threads stop the same contender at once: both return, and it was told once. */
 static void stopped_by_two_threads(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_new(client, "m", NULL, NULL);
     for (unsigned i = 1; i <= 50; i++) {
         assert_rc(0, simba_contender_start(player->contender));
@@ -286,7 +280,6 @@ static void stopped_by_two_threads(void **state)
         assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
     }
     player_free(player);
-    client_close(client);
 }
 
 struct restarts {
@@ -307,7 +300,7 @@ static void restart_often(void *arg)
 /* A stop ends with what it stopped, also if another thread starts the contender again before it has looked. */
 static void stopped_while_another_thread_restarts(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct restarts restarts = {player_new(client, "m", NULL, NULL), false};
     struct runner runners[3];
     for (int i = 0; i < 3; i++)
@@ -316,7 +309,6 @@ static void stopped_while_another_thread_restarts(void **state)
         runner_join(&runners[i]);
     player_free(restarts.player);
     assert_int_equal(restarts.player->acquired, restarts.player->released);
-    client_close(client);
 }
 
 /* Two threads wait in stop while the store takes its time. The moment it is over a third starts the contender again:
@@ -350,7 +342,7 @@ static void stop_returns_although_it_was_started_again(void **state)
 /* Callbacks may be left out, all of them. */
 static void without_callbacks(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_contender *contender;
     assert_rc(0, simba_contender_new(client, "m", NULL, NULL, &contender));
     assert_true(strlen(simba_contender_id(contender)) > 0);
@@ -362,7 +354,6 @@ static void without_callbacks(void **state)
     assert_false(is_owned(client, "m"));
     assert_int_equal(0, client_stats(client).callbacks);
     simba_contender_free(contender);
-    client_close(client);
 }
 
 /* Renewals are no news: whoever waits for a mutex that stays owned is left in peace. */
@@ -390,9 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(status_follows_the_calls),
         TEST(status_while_stopping),
-
         TEST(what_an_owner_says),
-
         TEST(discard_does_not_wait),
         TEST(on_freed_comes_once),
         TEST(stop_and_free_from_another_callback),
@@ -400,7 +389,6 @@ int main(void)
         TEST(stopped_by_two_threads),
         TEST(stopped_while_another_thread_restarts),
         TEST(stop_returns_although_it_was_started_again),
-
         TEST(those_who_wait_know_the_owner),
         TEST(without_callbacks),
         TEST(renewals_disturb_nobody),

@@ -19,7 +19,7 @@ static void dawdle(struct player *player)
 /* Different contenders are told in parallel: all of them can be inside at once, so the pool grows with them. */
 static void pool_grows_while_callbacks_block(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *players[MANY];
     struct latch latch = {0};
     for (int i = 0; i < MANY; i++) {
@@ -38,7 +38,6 @@ static void pool_grows_while_callbacks_block(void **state)
     latch_open(&latch);
     for (int i = 0; i < MANY; i++)
         player_free(players[i]);
-    client_close(client);
 }
 
 /* The pool does not grow past its limit, and whoever found no thread is told when one is free. */
@@ -46,7 +45,7 @@ static void pool_keeps_its_limit(void **state)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.max_callback_threads = 2;
-    simba_client *client = client_open(&options);
+    SCOPED simba_client *client = client_open(&options);
     struct player *players[MANY];
     struct latch latch = {0};
     for (int i = 0; i < MANY; i++) {
@@ -65,13 +64,12 @@ static void pool_keeps_its_limit(void **state)
         AWAIT(players[i]->acquired == 1);
     for (int i = 0; i < MANY; i++)
         player_free(players[i]);
-    client_close(client);
 }
 
 /* stop runs on_released on its own thread, when nothing of the contender runs elsewhere. */
 static void stop_tells_on_its_own_thread(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
     AWAIT(player->acquired == 1 && !player->in_callback);
     assert_false(pthread_equal(player->thread, pthread_self()));
@@ -81,7 +79,6 @@ static void stop_tells_on_its_own_thread(void **state)
     assert_int_equal(1, player->released);
     assert_true(pthread_equal(player->thread, pthread_self()));
     player_free(player);
-    client_close(client);
 }
 
 struct churn {
@@ -150,7 +147,7 @@ static void expect_another_token(struct player *player)
  * is the first to go on: a timer that would find out may come second. */
 static void nobody_is_told_of_a_lapsed_lease(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     const simba_timing timing = lease(60, 60);
     for (int i = 0; i < 5; i++) {
         struct player *player = player_new(client, "m", NULL, &timing);
@@ -166,13 +163,12 @@ static void nobody_is_told_of_a_lapsed_lease(void **state)
         simba_client_dispatch(client);
         player_free(player);
     }
-    client_close(client);
 }
 
 /* The descriptor is readable while callbacks wait and not otherwise; nothing runs before it is asked to. */
 static void fd_tells_when_callbacks_wait(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     assert_false(readable(client, 0));
     assert_int_equal(0, simba_client_dispatch(client));
     struct player *player = player_start(client, "m");
@@ -189,7 +185,6 @@ static void fd_tells_when_callbacks_wait(void **state)
     DISPATCH_UNTIL(client, player->acquired == 2);
     assert_int_equal(SIMBA_REASON_REVOKED, player->reason);
     player_free(player);
-    client_close(client);
 }
 
 static void start_other(struct player *player)
@@ -200,7 +195,7 @@ static void start_other(struct player *player)
 /* What a callback makes ready is run or left to be polled for: the descriptor never cries wolf. */
 static void fd_is_quiet_after_dispatch(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *first = player_new(client, "first", NULL, NULL);
     struct player *second = player_new(client, "second", NULL, NULL);
     first->in_acquired = start_other;
@@ -210,7 +205,6 @@ static void fd_is_quiet_after_dispatch(void **state)
     assert_false(readable(client, 0));
     player_free(first);
     player_free(second);
-    client_close(client);
 }
 
 static void look_at_fd(struct player *player)
@@ -221,7 +215,7 @@ static void look_at_fd(struct player *player)
 /* It is readable as long as somebody waits, also while another callback runs: another thread may poll it. */
 static void fd_stays_readable_while_others_wait(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *first = player_new(client, "first", NULL, NULL);
     struct player *second = player_new(client, "second", NULL, NULL);
     bool was_readable = false;
@@ -235,7 +229,6 @@ static void fd_stays_readable_while_others_wait(void **state)
     assert_true(was_readable);
     player_free(first);
     player_free(second);
-    client_close(client);
 }
 
 static void start_players(void *arg)
@@ -248,7 +241,7 @@ static void start_players(void *arg)
 /* Everything runs on the dispatching thread, whoever caused it. */
 static void fd_runs_on_the_dispatching_thread(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *players[MANY];
     for (int i = 0; i < MANY; i++) {
         char mutex[16];
@@ -266,13 +259,12 @@ static void fd_runs_on_the_dispatching_thread(void **state)
     assert_int_equal(0, client_stats(client).callback_threads);
     for (int i = 0; i < MANY; i++)
         player_free(players[i]);
-    client_close(client);
 }
 
 /* The thread that dispatches may stop and free without dispatching. What nobody was told of is not told any more. */
 static void fd_stop_without_dispatching(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *told = player_start(client, "told");
     DISPATCH_UNTIL(client, told->acquired == 1);
     struct player *untold = player_start(client, "untold");
@@ -290,7 +282,6 @@ static void fd_stop_without_dispatching(void **state)
     assert_int_equal(0, simba_client_dispatch(client));
     player_free(told);
     player_free(untold);
-    client_close(client);
 }
 
 /* The same for close, with one that was told, one that was not, and one that waits. */
@@ -340,7 +331,7 @@ static void dispatch_counted(simba_client *client, const int *ran, int wanted)
 /* dispatch answers how many callbacks it ran: those that are not there do not count, two that run together do. */
 static void fd_counts_callbacks(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     int ran = 0;
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     options.user = &ran;
@@ -374,7 +365,6 @@ static void fd_counts_callbacks(void **state)
     assert_rc(0, simba_scheduler_start(scheduler));
     dispatch_counted(client, &ran, 1);
     simba_scheduler_free(scheduler);
-    client_close(client);
 }
 
 static void dispatch_inside(struct player *player)
@@ -385,7 +375,7 @@ static void dispatch_inside(struct player *player)
 /* dispatch may be called inside a callback: others get on, and the one that is inside is not told anything new. */
 static void fd_dispatch_inside_a_callback(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct player *outer = player_new(client, "outer", NULL, NULL);
     struct player *inner = player_new(client, "inner", NULL, NULL);
     outer->in_acquired = dispatch_inside;
@@ -396,7 +386,6 @@ static void fd_dispatch_inside_a_callback(void **state)
     DISPATCH_UNTIL(client, outer->acquired == 1 && inner->acquired == 1);
     player_free(outer);
     player_free(inner);
-    client_close(client);
 }
 
 /* fd and dispatch belong to one form. */
@@ -407,10 +396,9 @@ static void fd_of_other_forms(void **state)
     assert_rc(SIMBA_ESTATE, simba_client_dispatch(pool));
     client_close(pool);
     struct executor executor;
-    simba_client *client = client_open_executor(&executor);
+    SCOPED simba_client *client = client_open_executor(&executor);
     assert_rc(SIMBA_ESTATE, simba_client_fd(client));
     assert_rc(SIMBA_ESTATE, simba_client_dispatch(client));
-    client_close(client);
 }
 
 /* --- the executor --------------------------------------------------------------------------------- */
@@ -581,7 +569,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pool_grows_while_callbacks_block),
         TEST(pool_keeps_its_limit),
-
         TEST(stop_tells_on_its_own_thread),
         TEST(churn_keeps_the_order),
         TEST(nobody_is_told_of_a_lapsed_lease),

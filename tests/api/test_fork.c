@@ -378,7 +378,7 @@ struct busy {
 static void keep_busy(void *arg)
 {
     struct busy *busy = arg;
-    simba_locker *locker;
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     EXPECT(simba_locker_new(busy->client, "busy", NULL, NULL, &locker) == 0);
     for (bool over = false; !over;) {
         simba_client *other;
@@ -392,7 +392,6 @@ static void keep_busy(void *arg)
         over = busy->over;
         board_unlock();
     }
-    simba_locker_free(locker);
 }
 
 static void look_and_open(void *arg)

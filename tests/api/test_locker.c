@@ -74,11 +74,10 @@ static void lock_in_a_scope(simba_client *client)
 /* The end of its scope releases and frees. */
 static void scoped(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     lock_in_a_scope(client);
     assert_false(is_owned(client, "m"));
     assert_int_equal(0, client_stats(client).contenders);
-    client_close(client);
 }
 
 static simba_client *open_faulty(tck_fault **ret_fault, int64_t op_timeout_ms)
@@ -125,7 +124,7 @@ static void lost_by_force(void **state)
 static void lost_unawares(void **state)
 {
     tck_fault *fault;
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     simba_client *client = open_faulty(&fault, 100);
     simba_locker *locker = locker_new(client, "m", NULL, NULL);
     tck_fault_pushes(fault, TCK_PUSHES_DROP);
@@ -145,7 +144,6 @@ static void lost_unawares(void **state)
     simba_locker_free(locker);
     client_close(client);
     tck_fault_free(fault);
-    client_close(other);
 }
 
 /* Another client gives back what this one holds: that grant, and no other. */
@@ -237,8 +235,8 @@ static void given_up_on_a_silent_store(void **state)
     tck_fault *fault;
     simba_error err = {0};
     struct attempt waits;
-    simba_client *other = client_open(NULL);
-    simba_locker *next = locker_new(other, "the-mutex", NULL, NULL);
+    SCOPED simba_client *other = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *next = locker_new(other, "the-mutex", NULL, NULL);
     simba_client *client = open_faulty(&fault, 4 * TIMEOUT_MS); /* so none of what follows waits for an answer */
     simba_locker *locker = locker_new(client, "the-mutex", NULL, NULL);
     tck_fault_hold(fault, SIMBA_OP_ACQUIRE);
@@ -275,8 +273,6 @@ static void given_up_on_a_silent_store(void **state)
     simba_locker_free(locker);
     client_close(client);
     tck_fault_free(fault);
-    simba_locker_free(next);
-    client_close(other);
 }
 
 /* --- several threads ------------------------------------------------------------------------------ */
@@ -295,7 +291,7 @@ static void cancel_it(void *arg)
 /* A cancel that races with success: whatever acquire answered is what is so. */
 static void cancel_races_with_success(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     for (int i = 0; i < 50; i++) {
         simba_locker *owner = locker_new(client, "m", NULL, NULL);
         struct pair pair = {locker_new(client, "m", NULL, NULL), 1};
@@ -315,7 +311,6 @@ static void cancel_races_with_success(void **state)
         simba_locker_free(owner);
         simba_locker_free(pair.locker);
     }
-    client_close(client);
 }
 
 struct hammer {
@@ -379,12 +374,10 @@ static void hammer_with(simba_client *const clients[2], simba_locker *shared)
 /* Eight threads hammer one locker: one at a time gets through, the others are refused, nothing breaks. */
 static void eight_threads_one_locker(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_client *const clients[2] = {client, client};
-    simba_locker *locker = locker_new(client, "m", NULL, NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new(client, "m", NULL, NULL);
     hammer_with(clients, locker);
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 static void release_it(void *arg)
@@ -425,7 +418,7 @@ static void released_by_two_threads(void **state)
 static void closed_client(void **state)
 {
     simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     simba_locker *held = locker_new(client, "m", NULL, NULL);
     simba_locker *waiter = locker_new(client, "m", NULL, NULL);
     simba_locker *idle = locker_new(client, "n", NULL, NULL);
@@ -452,24 +445,22 @@ static void closed_client(void **state)
         assert_true(strlen(simba_locker_id(all[i])) > 0);
         simba_locker_free(all[i]);
     }
-    client_close(other);
 }
 
 /* --- inside callbacks ------------------------------------------------------------------------------ */
 
 static void lock_inside(struct player *player)
 {
-    simba_locker *locker;
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     EXPECT(simba_locker_new(player->user, "inner", NULL, NULL, &locker) == 0);
     EXPECT(simba_locker_acquire(locker, TIMEOUT_MS, NULL) == 0);
     EXPECT(simba_locker_release(locker, NULL) == 0);
-    simba_locker_free(locker);
 }
 
 /* A callback may lock, and wait for it, in whatever form callbacks run. */
 static void lock_inside_a_callback(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_locker *owner = locker_new(client, "inner", NULL, NULL);
     assert_rc(0, simba_locker_acquire(owner, 0, NULL));
     struct player *player = player_new(client, "outer", NULL, NULL);
@@ -481,26 +472,19 @@ static void lock_inside_a_callback(void **state)
     AWAIT(player->acquired == 1 && !player->in_callback);
     simba_locker_free(owner);
     player_free(player);
-    client_close(client);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(owners_are_shown_not_obeyed),
-
         TEST(scoped),
-
         TEST(lost_by_force),
         TEST(lost_unawares),
-
         TEST(lease_is_told),
         TEST(given_back_by_another),
-
         TEST(given_up_on_a_silent_store),
-
         TEST(cancel_races_with_success),
-
         TEST(eight_threads_one_locker),
         TEST(released_by_two_threads),
         TEST(closed_client),

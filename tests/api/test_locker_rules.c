@@ -38,7 +38,7 @@ static simba_schedule_info recorded(simba_client *client)
 /* Ten machines try, one after the other, as cron does on machines whose clocks are off: one of them gets it. */
 static void once_in_a_period(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_error err;
     unsigned got = 0;
     for (int i = 0; i < 10; i++) {
@@ -59,14 +59,13 @@ static void once_in_a_period(void **state)
     assert_rc(0, simba_schedule_read(note.bytes, note.length, NULL, &info));
     assert_string_equal(info.when, "once per 3600000");
     assert_int_equal(info.next_at_ms, info.begun_at_ms + 3600000);
-    client_close(client);
 }
 
 /* What the holder notes lies beside that, and does not make it forgotten. */
 static void the_holder_has_a_note_too(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *locker = locker_new(client, 3600000, 0);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new(client, 3600000, 0);
     simba_note note = SIMBA_NOTE_INIT;
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
     assert_rc(0, simba_locker_note_set(locker, "mine", 4, NULL));
@@ -75,16 +74,14 @@ static void the_holder_has_a_note_too(void **state)
     assert_int_equal(note.length, 4);
     assert_rc(0, simba_locker_release(locker, NULL));
     assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(locker, 0, NULL));
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 /* A note that leaves no room is not cut off: it may be all that its owner has. */
 static void a_long_note_is_not_cut(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *plain = locker_new(client, 0, 0);
-    simba_locker *locker = locker_new(client, 3600000, 0);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *plain = locker_new(client, 0, 0);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new(client, 3600000, 0);
     simba_note note = SIMBA_NOTE_INIT;
     simba_error err;
     char text[SIMBA_NOTE_MAX];
@@ -97,9 +94,6 @@ static void a_long_note_is_not_cut(void **state)
     assert_false(is_owned(client, "m"));
     assert_rc(0, simba_client_note(client, "m", NULL, &note));
     assert_int_equal(note.length, sizeof text);
-    simba_locker_free(plain);
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 /* Of those who waited for one that follows no such rule, only the first begins. */
@@ -119,7 +113,7 @@ static void await_and_count(void *arg)
 
 static void of_several_who_wait_one_begins(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
     AWAIT(player->leads);
     struct runner runners[3] = {0};
@@ -134,15 +128,14 @@ static void of_several_who_wait_one_begins(void **state)
         runner_join(&runners[i]);
         simba_locker_free(lockers[i]);
     }
-    client_close(client);
 }
 
 /* How a run ended is recorded beside the note of the work. A failure begins again if that is asked for, a success never. */
 static void an_end_is_recorded(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *strict = locker_new(client, 3600000, 0);
-    simba_locker *retrying = locker_new_retrying(client);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *strict = locker_new(client, 3600000, 0);
+    SIMBA_LOCKER_SCOPED simba_locker *retrying = locker_new_retrying(client);
     simba_note note = SIMBA_NOTE_INIT;
     simba_error err;
     assert_rc(0, simba_locker_acquire(strict, 0, NULL));
@@ -168,17 +161,14 @@ static void an_end_is_recorded(void **state)
     assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(retrying, 0, &err));
     assert_non_null(strstr(err.text, " s ago and succeeded;"));
     assert_false(is_owned(client, "m"));
-    simba_locker_free(strict);
-    simba_locker_free(retrying);
-    client_close(client);
 }
 
 /* A run without an end goes on while its holder holds the mutex, and was cut short afterwards. */
 static void what_was_cut_short_begins_again(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *strict = locker_new(client, 3600000, 0);
-    simba_locker *retrying = locker_new_retrying(client);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *strict = locker_new(client, 3600000, 0);
+    SIMBA_LOCKER_SCOPED simba_locker *retrying = locker_new_retrying(client);
     assert_rc(0, simba_locker_acquire(strict, 0, NULL));
     assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(retrying, 0, NULL));
     assert_rc(0, simba_locker_release(strict, NULL));
@@ -186,9 +176,6 @@ static void what_was_cut_short_begins_again(void **state)
     assert_rc(0, simba_locker_acquire(retrying, 0, NULL));
     assert_rc(0, simba_locker_once_end(retrying, 0, NULL));
     assert_rc(0, simba_locker_release(retrying, NULL));
-    simba_locker_free(strict);
-    simba_locker_free(retrying);
-    client_close(client);
 }
 
 static void await_too_soon(void *arg)
@@ -199,9 +186,9 @@ static void await_too_soon(void *arg)
 /* Whoever waits for the end of a run finds that it has succeeded. */
 static void a_success_ends_the_wait(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *strict = locker_new(client, 3600000, 0);
-    simba_locker *retrying = locker_new_retrying(client);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *strict = locker_new(client, 3600000, 0);
+    SIMBA_LOCKER_SCOPED simba_locker *retrying = locker_new_retrying(client);
     struct runner runner = {0};
     assert_rc(0, simba_locker_acquire(strict, 0, NULL));
     runner_start(&runner, await_too_soon, retrying);
@@ -210,19 +197,16 @@ static void a_success_ends_the_wait(void **state)
     assert_rc(0, simba_locker_release(strict, NULL));
     runner_join(&runner);
     assert_false(is_owned(client, "m"));
-    simba_locker_free(strict);
-    simba_locker_free(retrying);
-    client_close(client);
 }
 
 /* Only the holder of a run knows how it ended. */
 static void others_record_no_end(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
-    simba_locker *locker = locker_new_retrying(client);
-    simba_locker *next = locker_new_retrying(other);
-    simba_locker *plain = locker_new(other, 0, 0);
+    SCOPED simba_client *client = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new_retrying(client);
+    SIMBA_LOCKER_SCOPED simba_locker *next = locker_new_retrying(other);
+    SIMBA_LOCKER_SCOPED simba_locker *plain = locker_new(other, 0, 0);
     simba_error err;
     assert_rc(SIMBA_ESTATE, simba_locker_once_end(locker, 0, &err));
     assert_non_null(strstr(err.text, "does not hold it"));
@@ -240,18 +224,13 @@ static void others_record_no_end(void **state)
     assert_rc(SIMBA_ESTATE, simba_locker_once_end(locker, 0, NULL));
     assert_rc(0, simba_locker_once_end(next, 2, NULL));
     assert_int_equal(recorded(other).result, 2);
-    simba_locker_free(plain);
-    simba_locker_free(locker);
-    simba_locker_free(next);
-    client_close(client);
-    client_close(other);
 }
 
 /* A note that fits beside a run which has begun may not fit beside its end: the note stays, and the caller is told. */
 static void an_end_cuts_no_note(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *locker = locker_new_retrying(client);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new_retrying(client);
     simba_note note = SIMBA_NOTE_INIT;
     simba_error err;
     char text[SIMBA_NOTE_MAX];
@@ -266,8 +245,6 @@ static void an_end_cuts_no_note(void **state)
     assert_rc(0, simba_locker_note_set(locker, text, room - 40, NULL));
     assert_rc(0, simba_locker_once_end(locker, 1, NULL));
     assert_rc(0, simba_locker_release(locker, NULL));
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 /* Released at once, and the client closed: others wait all the same. A lock that was held for long enough is free at once. */
@@ -275,9 +252,9 @@ static void nobody_else_for_a_while(void **state)
 {
     enum { MIN_HOLD_MS = 250 };
     simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     simba_locker *locker = locker_new(client, 0, MIN_HOLD_MS);
-    simba_locker *waiter = locker_new(other, 0, 0);
+    SIMBA_LOCKER_SCOPED simba_locker *waiter = locker_new(other, 0, 0);
     const int64_t start_ms = now_ms();
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
     assert_rc(0, simba_locker_release(locker, NULL));
@@ -288,20 +265,17 @@ static void nobody_else_for_a_while(void **state)
     assert_true(now_ms() - start_ms >= MIN_HOLD_MS);
     assert_rc(0, simba_locker_release(waiter, NULL));
 
-    simba_locker *long_one = locker_new(other, 0, 40);
+    SIMBA_LOCKER_SCOPED simba_locker *long_one = locker_new(other, 0, 40);
     assert_rc(0, simba_locker_acquire(long_one, 0, NULL));
     const int64_t taken_ms = now_ms();
     AWAIT(now_ms() > taken_ms + 40);
     assert_rc(0, simba_locker_release(long_one, NULL));
     assert_false(is_owned(other, "m"));
-    simba_locker_free(long_one);
-    simba_locker_free(waiter);
-    client_close(other);
 }
 
 static void mistakes_are_named(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_locker *locker;
     simba_error err;
@@ -316,26 +290,16 @@ static void mistakes_are_named(void **state)
     options.min_hold_ms = INT64_MAX;
     assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, &err, &locker));
     assert_non_null(strstr(err.text, "min_hold_ms"));
-    client_close(client);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(once_in_a_period),
-        TEST(the_holder_has_a_note_too),
-
-        TEST(a_long_note_is_not_cut),
-
-        TEST(of_several_who_wait_one_begins),
-        TEST(an_end_is_recorded),
-        TEST(what_was_cut_short_begins_again),
-        TEST(a_success_ends_the_wait),
-        TEST(others_record_no_end),
-        TEST(an_end_cuts_no_note),
-
-        TEST(nobody_else_for_a_while),
-
+        TEST(once_in_a_period),        TEST(the_holder_has_a_note_too),
+        TEST(a_long_note_is_not_cut),  TEST(of_several_who_wait_one_begins),
+        TEST(an_end_is_recorded),      TEST(what_was_cut_short_begins_again),
+        TEST(a_success_ends_the_wait), TEST(others_record_no_end),
+        TEST(an_end_cuts_no_note),     TEST(nobody_else_for_a_while),
         TEST(mistakes_are_named),
     };
     return cmocka_run_group_tests_name("locker rules", tests, NULL, NULL);

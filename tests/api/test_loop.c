@@ -153,7 +153,7 @@ static void a_loop_hears_of_a_loss(void **state)
 /* The leader of another client goes: the waiter is told so, asks, is granted and is told to lead, in one dispatch. */
 static void a_handover_takes_one_dispatch(void **state)
 {
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     struct player *leader = player_start(other, "m");
     AWAIT(leader->leads);
     simba_client *client = loop_open(store_url());
@@ -168,7 +168,6 @@ static void a_handover_takes_one_dispatch(void **state)
     player_free(waiter);
     player_free(leader);
     loop_close(client);
-    client_close(other);
 }
 
 /* --- a loop that stands still ---------------------------------------------------------------------- */
@@ -296,7 +295,7 @@ static void waiter_start(struct waiter *waiter, simba_client *client, const char
 /* Threads that wait in calls need no loop: one of them leads, and when it has what it waited for, the next one does. */
 static void threads_lead_one_after_another(void **state)
 {
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     struct player *holders[2] = {player_start(other, "a"), player_start(other, "b")};
     AWAIT(holders[0]->leads && holders[1]->leads);
     simba_client *client = loop_open(store_url());
@@ -319,13 +318,12 @@ static void threads_lead_one_after_another(void **state)
     player_free(holders[0]);
     player_free(holders[1]);
     loop_close(client);
-    client_close(other);
 }
 
 /* A thread that polls for all others hears at once that nobody waits for its own call any more. */
 static void a_thread_that_polls_is_cancelled(void **state)
 {
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     struct player *holder = player_start(other, "a");
     AWAIT(holder->leads);
     simba_client *client = loop_open(store_url());
@@ -339,13 +337,12 @@ static void a_thread_that_polls_is_cancelled(void **state)
     simba_locker_free(waiter.locker);
     player_free(holder);
     loop_close(client);
-    client_close(other);
 }
 
 /* Callbacks wait for a loop that is busy elsewhere. The thread that leads does not spin because of that. */
 static void waiting_callbacks_keep_nobody_busy(void **state)
 {
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     struct player *holder = player_start(other, "a");
     AWAIT(holder->leads);
     simba_client *client = loop_open(store_url());
@@ -365,18 +362,16 @@ static void waiting_callbacks_keep_nobody_busy(void **state)
     player_free(player);
     player_free(holder);
     loop_close(client);
-    client_close(other);
 }
 
 static void lock_again_and_again(void *arg)
 {
-    simba_locker *locker = NULL;
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     EXPECT(simba_locker_new(arg, "contended", NULL, NULL, &locker) == 0);
     for (int i = 0; i < 100; i++) {
         EXPECT(simba_locker_acquire(locker, TIMEOUT_MS, NULL) == 0);
         EXPECT(simba_locker_release(locker, NULL) == 0);
     }
-    simba_locker_free(locker);
 }
 
 /* A loop and many threads at once. Whoever reads what, all get on, and there is nothing left to do in the end. */

@@ -21,7 +21,7 @@ static void assert_note(simba_client *client, const char *mutex, const char *tex
 static void bad_arguments_are_refused(void **state)
 {
     simba_client *client = client_open(NULL);
-    simba_locker *locker = locker_of(client, "m");
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_of(client, "m");
     simba_note note = SIMBA_NOTE_INIT;
     simba_error err = {0};
     assert_rc(SIMBA_EINVAL, simba_client_note(NULL, "m", &err, &note));
@@ -46,7 +46,6 @@ static void bad_arguments_are_refused(void **state)
     simba_client_close(client);
     assert_rc(SIMBA_ECLOSED, simba_locker_note_set(locker, "x", 1, &err));
     assert_rc(SIMBA_ECLOSED, simba_locker_note(locker, &err, &note));
-    simba_locker_free(locker);
 }
 
 enum { WRITERS = 4, WRITES = 50 };
@@ -63,7 +62,7 @@ static void write_often(void *arg)
 static void threads_write_in_turn(void **state)
 {
     static char letters[WRITERS] = {'a', 'b', 'c', 'd'};
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct runner runners[WRITERS];
     shared = locker_of(client, "m");
     assert_rc(0, simba_locker_acquire(shared, 0, NULL));
@@ -75,7 +74,6 @@ static void threads_write_in_turn(void **state)
     assert_rc(0, simba_locker_note(shared, NULL, &note));
     assert_int_equal(note.length, 1);
     simba_locker_free(shared);
-    client_close(client);
 }
 
 static unsigned noted;
@@ -134,7 +132,7 @@ static void write_at_the_end(simba_contender *contender, const simba_state *chan
 static void the_last_word_is_kept(void **state)
 {
     static const simba_dispatch forms[] = {SIMBA_DISPATCH_POOL, SIMBA_DISPATCH_FD};
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     noted = 0;
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
         simba_client *client = client_open_form(forms[i]);
@@ -153,7 +151,6 @@ static void the_last_word_is_kept(void **state)
         simba_contender_free(contender);
         assert_note(other, "m", own.user);
     }
-    client_close(other);
 }
 
 static void work(simba_run *run, void *user)
@@ -168,7 +165,7 @@ static void work(simba_run *run, void *user)
 
 static void a_run_writes_and_reads(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_scheduler_options options = SIMBA_SCHEDULER_OPTIONS_INIT;
     simba_scheduler *scheduler = NULL;
     options.period_ms = 1000;
@@ -178,7 +175,6 @@ static void a_run_writes_and_reads(void **state)
     assert_rc(0, simba_scheduler_start(scheduler));
     AWAIT(noted == 1);
     simba_scheduler_free(scheduler);
-    client_close(client);
 }
 
 /* A store without notes says so, and is as good as ever for all else. */

@@ -100,7 +100,7 @@ static void lock_and_release(simba_locker *locker, int times)
 /* Other mutexes are none of its business, nor is a renewal a change. */
 static void nothing_else(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct witness *witness = witness_start(client, "m");
     AWAIT(witness->calls == 1);
     const simba_timing timing = lease(60, 5000);
@@ -115,7 +115,6 @@ static void nothing_else(void **state)
     AWAIT(witness->calls == 3);
     player_free(elsewhere);
     witness_free(witness);
-    client_close(client);
 }
 
 /* --- slow applications ------------------------------------------------------------------------------ */
@@ -124,7 +123,7 @@ static void nothing_else(void **state)
 static void slow_callback_misses_nothing(void **state)
 {
     enum { TIMES = 50 };
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_start(witness->observer));
@@ -137,14 +136,13 @@ static void slow_callback_misses_nothing(void **state)
     assert_true(simba_owner_is_none(&witness->last.after));
     simba_locker_free(locker);
     witness_free(witness);
-    client_close(client);
 }
 
 /* When there is far too much to tell, several are told as one; the last one is the truth. */
 static void ends_on_the_truth(void **state)
 {
     enum { TIMES = 1500 };
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_start(witness->observer));
@@ -160,7 +158,6 @@ static void ends_on_the_truth(void **state)
     AWAIT(simba_owner_is_none(&witness->last.after));
     simba_locker_free(locker);
     witness_free(witness);
-    client_close(client);
 }
 
 static struct latch second_latch;
@@ -177,7 +174,7 @@ static void dawdle_twice(struct witness *witness)
 static void no_change_is_not_told(void **state)
 {
     enum { TIMES = 1500 };
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle_twice;
     assert_rc(0, simba_observer_start(witness->observer));
@@ -195,7 +192,6 @@ static void no_change_is_not_told(void **state)
     player_free(player);
     simba_locker_free(locker);
     witness_free(witness);
-    client_close(client);
 }
 
 /* --- stopping -------------------------------------------------------------------------------------- */
@@ -209,7 +205,7 @@ static void stop_observer(void *arg)
 /* stop waits for a callback in progress, and what has not been told then is not told any more. */
 static void stop_waits_and_silences(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = dawdle;
     assert_rc(0, simba_observer_stop(witness->observer)); /* it was not started */
@@ -236,7 +232,6 @@ static void stop_waits_and_silences(void **state)
     assert_int_equal(simba_locker_token(locker), witness->last.after.token);
     simba_locker_free(locker);
     witness_free(witness);
-    client_close(client);
 }
 
 static void stop_inside(struct witness *witness)
@@ -252,8 +247,8 @@ static void free_inside(struct witness *witness)
 /* stop and free inside on_changed return at once, and it was the last call. */
 static void stop_and_free_inside(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *locker = locker_new(client, NULL);
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new(client, NULL);
     struct witness *stops = witness_new(client, "m");
     struct witness *frees = witness_new(client, "m");
     stops->in_changed = stop_inside;
@@ -267,8 +262,6 @@ static void stop_and_free_inside(void **state)
     assert_int_equal(1, stops->calls);
     assert_int_equal(1, frees->calls);
     witness_free(stops);
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 static void restart_inside(struct witness *witness)
@@ -286,7 +279,7 @@ static void restart_inside(struct witness *witness)
 /* Stopped and started again inside the callback, it begins with the owner of now, not with what it had left to tell. */
 static void restart_inside_the_callback(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct witness *witness = witness_new(client, "m");
     witness->in_changed = restart_inside;
     assert_rc(0, simba_observer_start(witness->observer));
@@ -301,19 +294,18 @@ static void restart_inside_the_callback(void **state)
     AWAIT(witness->calls == 3);
     simba_locker_free(locker);
     witness_free(witness);
-    client_close(client);
 }
 
 /* After close it is silent, answers that the client is closed, and can be freed. */
 static void closed_client(void **state)
 {
     simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     struct witness *running = witness_start(client, "m");
     struct witness *idle = witness_new(client, "m");
     AWAIT(running->calls == 1);
     client_close(client);
-    simba_locker *locker = locker_new(other, NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new(other, NULL);
     lock_and_release(locker, 5);
     assert_int_equal(1, running->calls);
     struct witness *const both[] = {running, idle};
@@ -325,20 +317,15 @@ static void closed_client(void **state)
         assert_string_equal("m", simba_observer_mutex(both[i]->observer));
         witness_free(both[i]);
     }
-    simba_locker_free(locker);
-    client_close(other);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         TEST(nothing_else),
-
         TEST(slow_callback_misses_nothing),
         TEST(ends_on_the_truth),
         TEST(no_change_is_not_told),
-
         TEST(stop_waits_and_silences),
         TEST(stop_and_free_inside),
         TEST(restart_inside_the_callback),

@@ -103,7 +103,7 @@ static void until_told(struct shift *shift, simba_run *run)
 static void fixed_rate_skips(void **state)
 {
     enum { PERIOD_MS = 20, RUNS = 6 };
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, PERIOD_MS));
     shift->first_work_ms = 3 * PERIOD_MS + PERIOD_MS / 2;
     const int64_t before = now_ms();
@@ -113,13 +113,12 @@ static void fixed_rate_skips(void **state)
     for (int i = 1; i < RUNS; i++)
         assert_true(shift->starts[i] >= before + (i + 3) * PERIOD_MS - 1);
     shift_free(shift);
-    client_close(client);
 }
 
 /* A stop that comes before the first run is due cancels it. */
 static void stopped_before_the_first_run(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 30, 1));
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(simba_scheduler_is_leader(shift->scheduler));
@@ -128,7 +127,6 @@ static void stopped_before_the_first_run(void **state)
     assert_false(WITHIN(60, shift->runs > runs));
     assert_false(is_owned(client, "m"));
     shift_free(shift);
-    client_close(client);
 }
 
 /* --- as leader only ------------------------------------------------------------------------------- */
@@ -151,7 +149,7 @@ static void look_around(struct shift *shift, simba_run *run)
 /* What a run can ask. */
 static void what_a_run_says(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 100000);
     options.timing = lease(5000, 3000);
     struct shift *shift = shift_new(client, "m", options);
@@ -165,13 +163,12 @@ static void what_a_run_says(void **state)
     assert_rc(0, simba_scheduler_stop(shift->scheduler));
     assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     shift_free(shift);
-    client_close(client);
 }
 
 /* The same with nobody else there: it gains the mutex again by itself, after the run. */
 static void lost_and_regained(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct shift *shift = shift_busy(client, "m");
     shift->in_run = until_told;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -185,7 +182,6 @@ static void lost_and_regained(void **state)
     AWAIT(shift->runs >= 2);
     assert_true(shift->tokens[1] > shift->tokens[0]);
     shift_free(shift);
-    client_close(client);
 }
 
 /* --- stopping ------------------------------------------------------------------------------------- */
@@ -200,7 +196,7 @@ static void free_inside(struct shift *shift, simba_run *run)
 /* free inside the work: the run ends in peace, then everything is gone. */
 static void free_inside_the_work(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct shift *shift = shift_busy(client, "m");
     shift->in_run = free_inside;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -208,14 +204,13 @@ static void free_inside_the_work(void **state)
     AWAIT(client_stats(client).contenders == 0);
     assert_false(is_owned(client, "m"));
     assert_int_equal(1, shift->runs);
-    client_close(client);
 }
 
 /* close tells a run and awaits it, and afterwards the scheduler answers that its client is closed. */
 static void close_during_a_run(void **state)
 {
     simba_client *client = client_open(NULL);
-    simba_client *other = client_open(NULL);
+    SCOPED simba_client *other = client_open(NULL);
     struct shift *shift = shift_busy(client, "m");
     latch_open(&shift->latch);
     shift->in_run = until_told;
@@ -230,13 +225,12 @@ static void close_during_a_run(void **state)
     assert_false(simba_scheduler_is_leader(shift->scheduler));
     assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     shift_free(shift);
-    client_close(other);
 }
 
 /* On the application's own loop, the thread that dispatches can also be the one that stops. */
 static void on_the_dispatching_thread(void **state)
 {
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
     struct shift *shift = shift_busy(client, "m");
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     const int64_t deadline = now_ms() + TIMEOUT_MS;
@@ -247,23 +241,13 @@ static void on_the_dispatching_thread(void **state)
     assert_rc(0, simba_scheduler_stop(shift->scheduler));
     assert_false(is_owned(client, "m"));
     shift_free(shift);
-    client_close(client);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
-        TEST(fixed_rate_skips),
-
-        TEST(stopped_before_the_first_run),
-
-        TEST(what_a_run_says),
-
-        TEST(lost_and_regained),
-
-        TEST(free_inside_the_work),
-        TEST(close_during_a_run),
+        TEST(fixed_rate_skips),          TEST(stopped_before_the_first_run), TEST(what_a_run_says),
+        TEST(lost_and_regained),         TEST(free_inside_the_work),         TEST(close_during_a_run),
         TEST(on_the_dispatching_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,7 +86,7 @@ static simba_schedule_info info_of(simba_client *client)
  * record, which it does not change. */
 static void take_over_does_not_repeat(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     const simba_scheduler_options options = every(3600000);
     simba_scheduler *first = scheduler_start(client, &options);
     AWAIT(ledger.ended == 1);
@@ -106,7 +106,6 @@ static void take_over_does_not_repeat(void **state)
     simba_scheduler_free(third);
     assert_int_equal(info_of(client).next_at_ms, before.due_at_ms + 1800000);
     assert_int_equal(ledger.runs, 1);
-    client_close(client);
 }
 
 static void fail_twice(struct ledger *l, simba_run *run, unsigned number)
@@ -117,7 +116,7 @@ static void fail_twice(struct ledger *l, simba_run *run, unsigned number)
 /* A failure is noted for everybody to see, and with at least once it is run again after a pause. */
 static void failures_are_repeated(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(3600000);
     options.guarantee = SIMBA_AT_LEAST_ONCE;
     ledger.in_run = fail_twice;
@@ -132,7 +131,6 @@ static void failures_are_repeated(void **state)
     assert_false(ledger.cut_short[1]);
     AWAIT(info_of(client).result == 0);
     simba_scheduler_free(scheduler);
-    client_close(client);
 }
 
 static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
@@ -155,7 +153,7 @@ static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
 /* The note of the work lies behind the record, and neither harms the other. */
 static void the_work_has_a_note_too(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     const simba_scheduler_options options = every(30);
     ledger.in_run = note_checkpoint;
     for (unsigned i = 1; i <= 3; i++) {
@@ -164,14 +162,13 @@ static void the_work_has_a_note_too(void **state)
         simba_scheduler_free(scheduler);
     }
     assert_string_equal(info_of(client).when, "every 30");
-    client_close(client);
 }
 
 /* A note that another has put there is kept; one that claims to be a record and is none stops the schedule. */
 static void damaged_records_stop_the_schedule(void **state)
 {
     static const char bad[] = "simba-schedule 1 anchor=?\n";
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
     AWAIT(player->leads);
     assert_rc(0, simba_contender_note_set(player->contender, bad, strlen(bad), NULL));
@@ -184,12 +181,11 @@ static void damaged_records_stop_the_schedule(void **state)
     simba_note note = SIMBA_NOTE_INIT;
     assert_rc(0, simba_client_note(client, "m", NULL, &note));
     assert_string_equal(note.bytes, bad);
-    client_close(client);
 }
 
 static void by_cron(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_scheduler_options options = cron("* * * * * *");
     options.time_zone = "Europe/Berlin";
     simba_scheduler *scheduler = scheduler_start(client, &options);
@@ -198,7 +194,6 @@ static void by_cron(void **state)
     assert_int_equal(ledger.due_ms[0] % 1000, 0);
     assert_int_equal(ledger.due_ms[1] - ledger.due_ms[0], 1000);
     assert_string_equal(info_of(client).when, "cron * * * * * * in Europe/Berlin");
-    client_close(client);
 }
 
 static void refuse(simba_client *client, const simba_scheduler_options *options, int code, const char *word)
@@ -212,7 +207,7 @@ static void refuse(simba_client *client, const simba_scheduler_options *options,
 
 static void mistakes_are_named(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_scheduler_options options = cron(NULL);
     refuse(client, &options, SIMBA_EINVAL, "cron is NULL");
     options = cron("61 * * * *");
@@ -244,13 +239,12 @@ static void mistakes_are_named(void **state)
     simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
     assert_rc(SIMBA_ENOTFOUND, simba_schedule_read("hello", 5, NULL, &info));
     assert_rc(SIMBA_EINVAL, simba_schedule_read(NULL, 5, NULL, &info));
-    client_close(client);
 }
 
 /* Work that has nothing to remember asks in vain, and harmlessly. */
 static void other_schedules_know_no_due_times(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_scheduler_options options = every(1);
     options.schedule = SIMBA_SCHEDULE_FIXED_RATE;
     simba_scheduler *scheduler = scheduler_start(client, &options);
@@ -258,18 +252,15 @@ static void other_schedules_know_no_due_times(void **state)
     simba_scheduler_free(scheduler);
     assert_int_equal(ledger.due_ms[0], 0);
     assert_int_equal(ledger.missed[0], 0);
-    client_close(client);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(take_over_does_not_repeat),
-
         CASE(failures_are_repeated),
         CASE(the_work_has_a_note_too),
         CASE(damaged_records_stop_the_schedule),
-
         CASE(by_cron),
         CASE(mistakes_are_named),
         CASE(other_schedules_know_no_due_times),

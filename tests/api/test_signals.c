@@ -44,7 +44,7 @@ static void pester(void *arg)
 /* Whatever the thread is doing in the library when the signal comes, the lock-free functions answer. */
 static void lock_free_functions_answer_in_a_handler(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct runner runner = {0};
     struct pestered who = {.thread = pthread_self()};
     struct sigaction action = {.sa_handler = ask, .sa_flags = SA_RESTART};
@@ -66,7 +66,6 @@ static void lock_free_functions_answer_in_a_handler(void **state)
     assert_true(atomic_load(&positive) > 0);
     simba_locker_free(asked);
     simba_contender_free(asked_too);
-    client_close(client);
 }
 
 /* --- in a thread that waits for signals ------------------------------------------------------------- */
@@ -90,7 +89,7 @@ static void a_thread_that_waits_for_signals_may_do_anything(void **state)
     sigemptyset(&set);
     sigaddset(&set, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &set, &before);
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     struct player *player = player_start(client, "m");
     struct runner runner = {0};
     AWAIT(player->leads);
@@ -101,7 +100,6 @@ static void a_thread_that_waits_for_signals_may_do_anything(void **state)
     assert_false(is_owned(client, "m"));
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     player_free(player);
-    client_close(client);
 }
 
 /* --- from inside of the library --------------------------------------------------------------------- */

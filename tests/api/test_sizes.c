@@ -73,7 +73,7 @@ static const struct {
 /* What an older header did not have gets its default: a client without a callback thread, for one, would be refused. */
 static void options_of_an_older_header(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         for (size_t size = kinds[i].needed; size < kinds[i].size; size += sizeof(size_t)) {
             void *options = resized(kinds[i].good, kinds[i].size, size);
@@ -82,13 +82,12 @@ static void options_of_an_older_header(void **state)
                 fail_msg("%s of %zu bytes: %s", kinds[i].name, size, err.text);
             free(options);
         }
-    client_close(client);
 }
 
 /* A newer header has more. While the program leaves that at zero it asks for nothing that we would have to know. */
 static void options_of_a_newer_header(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         const size_t size = kinds[i].size + 4 * sizeof(size_t);
         char *options = resized(kinds[i].good, kinds[i].size, size);
@@ -103,14 +102,13 @@ static void options_of_a_newer_header(void **state)
         }
         free(options);
     }
-    client_close(client);
 }
 
 /* A size that no struct can have was never initialised; nothing else is looked at then. */
 static void sizes_that_cannot_be(void **state)
 {
     static const size_t sizes[] = {0, 1, sizeof(size_t) - 1, sizeof(size_t) + 1, 4097, SIZE_MAX, SIZE_MAX - 7};
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         for (size_t k = 0; k < COUNT_OF(sizes); k++) {
             simba_error err = {0};
@@ -126,7 +124,6 @@ static void sizes_that_cannot_be(void **state)
         assert_int_equal(stats.grants, 42);
         assert_int_equal(settings.session_ms, 42);
     }
-    client_close(client);
 }
 
 static int tell_stats(simba_client *client, void *ret)
@@ -174,7 +171,7 @@ static void tell_every_size(simba_client *client, int (*tell)(simba_client *clie
 
 static void what_is_told_fits(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_settings settings = SIMBA_SETTINGS_INIT;
     assert_rc(0, simba_client_settings(client, &settings));
     assert_int_equal(settings.timing.ttl_ms, 10000);
@@ -188,13 +185,12 @@ static void what_is_told_fits(void **state)
     tell_every_size(client, tell_note, NULL, sizeof(simba_note));
     assert_rc(SIMBA_EINVAL, tell_note(client, &(simba_note){.size = 3}));
     simba_contender_free(holder);
-    client_close(client);
 }
 
 /* A part of every options struct, it cannot get longer: what is reserved in it is to be left alone. */
 static void timing_has_a_reserve(void **state)
 {
-    simba_client *client = client_open(NULL);
+    SCOPED simba_client *client = client_open(NULL);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_error err = {0};
     for (size_t i = 0; i < COUNT_OF(options.timing.reserved); i++) {
@@ -206,7 +202,6 @@ static void timing_has_a_reserve(void **state)
         assert_rc(0, use_locker(client, &options, &err));
     }
     assert_int_equal(sizeof(simba_timing), 12 * sizeof(int64_t));
-    client_close(client);
 }
 
 static void check_listing(const simba_listing *listing, void *user)
@@ -217,15 +212,13 @@ static void check_listing(const simba_listing *listing, void *user)
 
 static void rows_say_their_size(void **state)
 {
-    simba_client *client = client_open(NULL);
-    simba_locker *locker = NULL;
+    SCOPED simba_client *client = client_open(NULL);
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
     unsigned rows = 0;
     assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
     assert_rc(0, simba_locker_acquire(locker, TIMEOUT_MS, NULL));
     assert_rc(0, simba_client_list(client, NULL, check_listing, &rows, NULL));
     assert_int_equal(rows, 1);
-    simba_locker_free(locker);
-    client_close(client);
 }
 
 /* --- a store of another header ----------------------------------------------------------------------- */

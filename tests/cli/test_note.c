@@ -205,7 +205,6 @@ int main(int argc, char **argv)
         TEST(only_what_ends_well_is_kept),
         TEST(stale_variables_are_replaced),
         TEST(elect_hands_on_notes),
-
         TEST(a_terminal_is_shown_what_fits),
     };
     return cmocka_run_group_tests_name("note", tests, NULL, NULL);

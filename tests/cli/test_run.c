@@ -369,7 +369,6 @@ int main(int argc, char **argv)
         TEST(exit_code_is_the_commands),
         TEST(wrong_use_is_explained),
         TEST(slots),
-
         TEST(failures_have_codes_of_their_own),
         TEST(environment_names_the_lease),
         TEST(passwords_are_kept_from_the_command),
@@ -385,7 +384,6 @@ int main(int argc, char **argv)
         TEST(signals_are_passed_on),
         TEST(an_ignored_hangup_stays_ignored),
         TEST(nothing_is_left_behind),
-
         TEST(the_terminal_is_the_commands),
         TEST(job_control_works),
         TEST(a_closed_terminal_hangs_up),

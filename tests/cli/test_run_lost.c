@@ -183,7 +183,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(the_hold_limit_ends_the_family),      TEST(grace_is_for_tidying_up),
         TEST(a_revoked_lease_stops_the_command),   TEST(a_frozen_store_stops_the_command),
-
         TEST(a_killed_wrapper_takes_all_along),    TEST(a_frozen_wrapper_is_overtaken),
         TEST(a_killed_supervisor_takes_all_along), TEST(a_frozen_wrapper_is_in_time),
         TEST(an_outage_that_ends_is_said),         TEST(a_revocation_that_is_heard_late_is_named),

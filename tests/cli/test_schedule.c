@@ -274,17 +274,14 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-
         TEST(the_command_learns_what_was),
         TEST(cron_and_list),
         TEST(periods_have_units),
         TEST(wrong_use_is_explained),
         TEST(once_per_period),
-
         TEST(a_failed_run_begins_again),
         TEST(a_stopped_run_has_failed),
         TEST(a_run_that_was_cut_short_begins_again),
-
         TEST(once_per_leaves_a_schedule_alone),
         TEST(others_are_kept_out),
         TEST(the_reach_is_said_at_a_terminal),

@@ -148,10 +148,7 @@ static void for_a_killed_run(void **state)
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
-    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line),
-
-                                       TEST(from_elsewhere), TEST(a_wrong_one),
-
+    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line), TEST(from_elsewhere), TEST(a_wrong_one),
                                        TEST(for_a_killed_run)};
     return cmocka_run_group_tests_name("secret", tests, group_setup, group_teardown);
 }

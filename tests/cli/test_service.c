@@ -247,7 +247,6 @@ int main(int argc, char **argv)
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(schedule_runs_again_and_again),
-
         TEST(long_commands_keep_the_lease),
         TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader),
@@ -256,7 +255,6 @@ int main(int argc, char **argv)
         TEST(elect_status_has_an_end),
         TEST(elect_releases_without_a_store),
         TEST(ctrl_c_ends_it_all),
-
         TEST(elect_gives_back_what_it_cannot_use),
         TEST(elect_status_file_is_its_own),
         TEST(elect_frozen_while_it_releases),

@@ -51,6 +51,18 @@ static void codes_have_names_and_texts(void **state)
     assert_string_equal(simba_error_text(SIMBA_EINVAL), "bad argument");
 }
 
+/* What is no code still has words, never NULL. */
+static void other_numbers_have_words_too(void **state)
+{
+    static const int others[] = {1, -19, -1000, 42, INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_string_equal(simba_error_name(others[i]), "SIMBA_E?");
+        assert_string_equal(simba_error_text(others[i]), "unknown error");
+    }
+    assert_string_equal(simba_error_text(0), "no error");
+    assert_string_equal(simba_error_name(0), "0");
+}
+
 /* Which errors are worth another try is the same list everywhere. */
 static void transient_codes_are_these(void **state)
 {
@@ -181,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_stable),
         cmocka_unit_test(codes_have_names_and_texts),
+        cmocka_unit_test(other_numbers_have_words_too),
         cmocka_unit_test(transient_codes_are_these),
         cmocka_unit_test(fail_fills_in),
         cmocka_unit_test(long_texts_are_marked),

@@ -103,12 +103,9 @@ int main(void)
 {
 #define COUNTED(test) cmocka_unit_test_setup_teardown(test, use_counting, use_system)
     const struct CMUnitTest tests[] = {
-
         COUNTED(everything_goes_through_the_door),
-
         COUNTED(calloc_notices_overflow),
         COUNTED(calloc_of_nothing_is_not_null),
-
         COUNTED(failure_is_null),
     };
     return cmocka_run_group_tests_name("mem", tests, NULL, NULL);

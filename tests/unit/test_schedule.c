@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/schedule.h"
 #include "lib/cm.h"
 
 #define DAY INT64_C(86400000)

@@ -31,51 +31,35 @@ static void nobody_owns_nothing(void **state)
     assert_false(simba_owner_is_none(&alice));
 }
 
-/* Zeroes are in no ttl and no transition at any time that a store's clock can show. */
-static void nobody_is_in_no_lease_today(void **state)
+/* The ttl is over at ttl_at_ms itself: ttl_at > now. The transition still holds at transition_at_ms itself: transition_at >= now.
+ * Between the two the owner is late with its renewal but still the owner; without a transition the instant at which the ttl ends
+ * is its last. Zeroes are in neither at any time that a store's clock can show. */
+static void leases_end_on_the_millisecond(void **state)
 {
-    assert_false(simba_owner_in_ttl(&nobody, 0));
-    assert_false(simba_owner_in_ttl(&nobody, 1));
-    assert_false(simba_owner_in_transition(&nobody, 1));
-}
-
-/* The ttl is over at ttl_at_ms itself: ttl_at > now. */
-static void ttl_ends_at_its_instant(void **state)
-{
-    assert_true(simba_owner_in_ttl(&alice, INT64_MIN));
-    assert_true(simba_owner_in_ttl(&alice, 999));
-    assert_false(simba_owner_in_ttl(&alice, 1000));
-    assert_false(simba_owner_in_ttl(&alice, 1001));
-    assert_false(simba_owner_in_ttl(&alice, INT64_MAX));
-}
-
-/* The transition still holds at transition_at_ms itself: transition_at >= now. */
-static void transition_includes_its_last_instant(void **state)
-{
-    assert_true(simba_owner_in_transition(&alice, INT64_MIN));
-    assert_true(simba_owner_in_transition(&alice, 1999));
-    assert_true(simba_owner_in_transition(&alice, 2000));
-    assert_false(simba_owner_in_transition(&alice, 2001));
-    assert_false(simba_owner_in_transition(&alice, INT64_MAX));
-}
-
-/* Between the ttl and the end of the transition the owner is late with its renewal but still the owner. */
-static void has_owner_through_the_transition(void **state)
-{
-    assert_true(simba_owner_has_owner(&alice, 999));
-    assert_true(simba_owner_has_owner(&alice, 1000));
-    assert_true(simba_owner_has_owner(&alice, 2000));
-    assert_false(simba_owner_has_owner(&alice, 2001));
-}
-
-/* Without a transition the instant at which the ttl ends is the last of the ownership. */
-static void ttl_and_transition_may_coincide(void **state)
-{
-    const simba_owner owner = {.id = "alice", .ttl_at_ms = 1000, .transition_at_ms = 1000, .token = 1};
-    assert_true(simba_owner_in_ttl(&owner, 999));
-    assert_false(simba_owner_in_ttl(&owner, 1000));
-    assert_true(simba_owner_has_owner(&owner, 1000));
-    assert_false(simba_owner_has_owner(&owner, 1001));
+    static const struct {
+        const char *id;
+        int64_t ttl_at_ms, transition_at_ms, now_ms;
+        bool in_ttl, in_transition, has_owner;
+    } cases[] = {
+        {"", 0, 0, 1, false, false, false},
+        {"alice", 1000, 2000, INT64_MIN, true, true, true},
+        {"alice", 1000, 2000, 999, true, true, true},
+        {"alice", 1000, 2000, 1000, false, true, true},
+        {"alice", 1000, 2000, 2000, false, true, true},
+        {"alice", 1000, 2000, 2001, false, false, false},
+        {"alice", 1000, 2000, INT64_MAX, false, false, false},
+        {"alice", 1000, 1000, 999, true, true, true},
+        {"alice", 1000, 1000, 1000, false, true, true},
+        {"alice", 1000, 1000, 1001, false, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        simba_owner owner = {
+            .ttl_at_ms = cases[i].ttl_at_ms, .transition_at_ms = cases[i].transition_at_ms, .token = 1};
+        strcpy(owner.id, cases[i].id);
+        assert_int_equal(simba_owner_in_ttl(&owner, cases[i].now_ms), cases[i].in_ttl);
+        assert_int_equal(simba_owner_in_transition(&owner, cases[i].now_ms), cases[i].in_transition);
+        assert_int_equal(simba_owner_has_owner(&owner, cases[i].now_ms), cases[i].has_owner);
+    }
 }
 
 /* An owner is recognised by its whole id and nothing less. */
@@ -193,11 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_owns_nothing),
-        cmocka_unit_test(nobody_is_in_no_lease_today),
-        cmocka_unit_test(ttl_ends_at_its_instant),
-        cmocka_unit_test(transition_includes_its_last_instant),
-        cmocka_unit_test(has_owner_through_the_transition),
-        cmocka_unit_test(ttl_and_transition_may_coincide),
+        cmocka_unit_test(leases_end_on_the_millisecond),
         cmocka_unit_test(is_compares_whole_ids),
         cmocka_unit_test(states_tell_what_happened),
         cmocka_unit_test(a_new_token_is_a_change),
