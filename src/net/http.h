@@ -52,12 +52,16 @@ typedef struct simba__http_events {
 } simba__http_events;
 
 struct simba__http {
-    simba__link link; /* the caller sets link.at */
+    simba__link link; /* the caller sets link.at. Hurrying it may call `done` */
     const simba__http_events *events;
     void *owner;
-    simba__list calls; /* the first may have been sent */
-    bool reached;      /* this attempt has made a connection */
-    simba_local heard; /* the latest bytes, or when the call was sent */
+    simba__list calls;  /* the first may have been sent */
+    simba__list failed; /* whose `done` is to be called now */
+    bool reached;       /* this attempt has made a connection */
+    bool quiet;         /* the owner is sending or cancelling: a failure is told when the next attempt begins */
+    bool broken;        /* there is such a failure */
+    bool takes_lines;   /* this answer does */
+    simba_local heard;  /* the latest bytes, or when the call was sent */
     simba__buffer body;
     simba__http_parser parser;
 };
@@ -69,7 +73,7 @@ int simba__http_init(simba__http *http, simba__links *all, const simba__http_eve
 /* Send a request, at once if nothing is before it, otherwise later; connects if need be. `target` is what follows the method, such as
  * "/v3/kv/range", with escapes. `headers` are names and values by turns, with a NULL at the end; Host and Content-Length are
  * not among them. `body` is copied; with `length` 0 there is none. Never calls call->done by itself.
- * SIMBA_ENOMEM, SIMBA_EINVAL: there is a space or a control character in the target, or a control character in a header. */
+ * SIMBA_ENOMEM, SIMBA_EINVAL: the target or a header has what is not printable ASCII, or the target a space. */
 int simba__http_send(simba__http *http, simba__http_call *call, const char *method, const char *target,
                      const char *const *headers, const void *body, size_t length);
 

@@ -31,6 +31,7 @@ typedef struct simba__http_head {
 typedef struct simba__http_parser {
     int state; /* of the parser's own */
     simba__http_head head;
+    bool is_old;         /* HTTP/1.0 */
     int64_t left;        /* bytes of the body or chunk; -1: until the connection is closed */
     bool chunked, sized; /* Transfer-Encoding, Content-Length were given */
     size_t head_bytes, headers;
