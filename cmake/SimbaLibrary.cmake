@@ -105,7 +105,7 @@ endfunction()
 # --- libsimba -------------------------------------------------------------------------------------
 simba_glob(_sources src/core/*.c src/net/*.c src/util/*.c)
 list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$")         # for stores with LINK
-list(FILTER _sources EXCLUDE REGEX "/src/net/(http[a-z_]*|json)\\.c$") # for stores with HTTP
+list(FILTER _sources EXCLUDE REGEX "/src/net/(http|json)[a-z_]*\\.c$") # for stores with HTTP
 _simba_object_library(simba_base_objects ${_sources})
 simba_glob(_sources src/client/*.c src/api/*.c)
 _simba_object_library(simba_objects ${_sources})
@@ -232,7 +232,7 @@ function(simba_backend name)
     endif()
     if(arg_HTTP)
         if(NOT TARGET simba_net_http)
-            simba_glob(sources src/net/http*.c src/net/json.c)
+            simba_glob(sources src/net/http*.c src/net/json*.c)
             _simba_object_library(simba_net_http ${sources})
         endif()
         list(APPEND objects $<TARGET_OBJECTS:simba_net_http>)
