@@ -6,6 +6,7 @@
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   cli.hold_lines                                      the lines of `simba hold`, held against docs/hold.schema.json
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
@@ -251,6 +252,8 @@ set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_B
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+    _simba_add_test(cli hold_lines COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/hold_lines" $<TARGET_FILE:simba>
+        "${PROJECT_SOURCE_DIR}")
 endif()
 if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
