@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
+#include "check.h"
 #include "child/child.h"
 #include "json.h"
 
@@ -57,13 +58,15 @@ struct hold {
     int64_t grace_ms;  /* -1: as long as seems good */
     int busy_code;     /* exit code for "not obtained" */
     bool renewals;     /* print them */
+    check check;       /* nothing is taken before it succeeds, or held when it fails */
     child_times times;
     cli_signals signals;
     simba_client *client;
     TAILQ_HEAD(, held) all;
     unsigned count;
     int done[2]; /* a pipe: a thread writes the address of its mutex when its work is done */
-    /* How it ends. */
+    /* How it begins and ends. */
+    bool begun;
     bool ending;
     int exit_code;
     int64_t until_ns; /* when to give back what the reader still holds */

@@ -95,8 +95,11 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
     char number[32];
     const char *text_of_note = lease->note != NULL ? lease->note->text : NULL;
     const char *file_of_note = lease->note != NULL && lease->note->path[0] != '\0' ? lease->note->path : NULL;
-    const char *const values[OWN_VARIABLES] = {lease->mutex, number,     lease->id,     lease->reason,   text_of_note,
-                                               file_of_note, lease->due, lease->missed, lease->cut_short};
+    const char *const values[OWN_VARIABLES] = {lease->mutex,    lease->token != 0 ? number : NULL,
+                                               lease->id,       lease->reason,
+                                               text_of_note,    file_of_note,
+                                               lease->due,      lease->missed,
+                                               lease->cut_short};
     size_t count = OWN_VARIABLES + 1;
     size_t room = 0; /* for text of our own, which follows the array */
     snprintf(number, sizeof number, "%" PRIu64, lease->token);

@@ -353,11 +353,21 @@ static int64_t look_at_all(hold *h)
     return pause_ms;
 }
 
-static bool holds_any(const hold *h)
+static bool owns_any(const hold *h)
 {
     const held *m;
     TAILQ_FOREACH (m, &h->all, in_all) {
-        if (m->token != 0 || m->work == HOLD_ACQUIRE)
+        if (m->token != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool waits_for_any(const hold *h)
+{
+    const held *m;
+    TAILQ_FOREACH (m, &h->all, in_all) {
+        if (m->work == HOLD_ACQUIRE)
             return true;
     }
     return false;
@@ -371,8 +381,7 @@ static void read_input(hold *h)
         return;
     if (got <= 0) {
         h->input_ended = true;
-        const held *m = TAILQ_FIRST(&h->all);
-        end(h, h->mutex != NULL && (m == NULL || m->token == 0) ? h->busy_code : CLI_OK, NULL);
+        end(h, h->mutex != NULL && !owns_any(h) ? h->busy_code : CLI_OK, NULL);
         return;
     }
     for (const char *at = bytes; h->mutex == NULL && at < bytes + got; at++) {
@@ -399,14 +408,23 @@ static void on_signal(hold *h, int number)
 static void listen_once(hold *h)
 {
     const bool unread = h->output_length > 0;
+    const bool may = check_look(&h->check);
+    if (may && !h->begun && h->mutex != NULL)
+        hold_acquire(h, h->mutex, h->wait_ms, NULL);
+    else if (may && !h->begun)
+        hold_greet(h);
+    h->begun = h->begun || may;
+    if (!may && h->check.done)
+        end(h, h->mutex != NULL && !owns_any(h) ? h->busy_code : CLI_LOST, "check failed");
     const int64_t pause_ms = look_at_all(h);
     /* While the answers are not read, no more requests are. */
-    struct pollfd fds[] = {{.fd = h->input_ended || (unread && h->mutex == NULL) ? -1 : STDIN_FILENO, .events = POLLIN},
+    const bool reads = !h->input_ended && (h->mutex != NULL || (h->begun && !unread));
+    struct pollfd fds[] = {{.fd = reads ? STDIN_FILENO : -1, .events = POLLIN},
                            {.fd = STDOUT_FILENO, .events = unread ? POLLOUT : 0},
                            {.fd = h->signals.fd, .events = POLLIN},
                            {.fd = simba_client_fd(h->client), .events = POLLIN},
                            {.fd = h->done[0], .events = POLLIN}};
-    if (poll(fds, sizeof fds / sizeof fds[0], (int)pause_ms) < 0)
+    if (poll(fds, sizeof fds / sizeof fds[0], check_pause_ms(&h->check, (int)pause_ms)) < 0)
         return;
     if (fds[3].revents != 0)
         simba_client_dispatch(h->client);
@@ -427,12 +445,9 @@ static void listen_once(hold *h)
 static int serve(hold *h)
 {
     held *m;
-    if (h->mutex != NULL)
-        hold_acquire(h, h->mutex, h->wait_ms, NULL);
-    else
-        hold_greet(h);
-    while (!h->ending || holds_any(h))
+    while (!h->ending || owns_any(h) || waits_for_any(h))
         listen_once(h);
+    check_end(&h->check);
     if (!h->nobody_reads)
         flush_output(h, LAST_LINES_MS);
     const int code = cli_leave(h->exit_code);
@@ -486,6 +501,7 @@ int cmd_hold(cli_globals *globals, int argc, char **argv)
         {"grace", 0, CLI_DURATION, "D", "How much of the lease is left when a loss is told", &h.grace_ms},
         {"renewals", 0, CLI_FLAG, NULL, "Print a line for every renewal, too", &h.renewals},
         {"stdio", 0, CLI_FLAG, NULL, "Many mutexes: read requests from standard input", &stdio},
+        CHECK_OPTIONS(h.check),
     };
     const cli_syntax syntax = {
         .command = COMMAND,
@@ -510,8 +526,14 @@ int cmd_hold(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
     if (stdio && (no_wait || h.wait_ms >= 0))
         return cli_usage_error(COMMAND, "with --stdio each request says how long to wait, in wait_ms");
+    const int checked = check_options(COMMAND, &h.check);
+    if (checked != CLI_GO)
+        return checked;
     if (no_wait)
         h.wait_ms = 0;
-    h.mutex = stdio ? NULL : argv[0];
+    h.check.command = COMMAND;
+    h.check.globals = globals;
+    h.check.signals = &h.signals;
+    h.mutex = h.check.mutex = stdio ? NULL : argv[0];
     return open_and_serve(&h);
 }
