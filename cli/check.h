@@ -25,8 +25,7 @@ typedef struct check {
 #define CHECK_OPTIONS(check)                                                                                           \
     {"check", 0, CLI_TEXT, "CMD", "Hold it only while this shell command succeeds", &(check).script},                  \
     {                                                                                                                  \
-        "check-every", 0, CLI_DURATION, "D", "Run --check this often, for as long at most; default 10s",               \
-            &(check).every_ms                                                                                          \
+        "check-every", 0, CLI_DURATION, "D", "How often, and how long it may take; default 10s", &(check).every_ms     \
     }
 
 /* CLI_GO, or an exit code after a message. */

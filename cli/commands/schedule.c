@@ -333,10 +333,9 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX -- COMMAND [ARGUMENT...] | --list [PATTERN]",
-        .about = "Runs the command periodically while it leads, as `simba run` would; two runs\n"
-                 "never overlap. SIGTERM or SIGINT ends it, with 0. With --every and --cron the\n"
-                 "store remembers the runs for the next leader, and the command finds SIMBA_DUE,\n"
-                 "SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
+        .about = "Runs the command periodically while it leads, as `simba run` would. Two runs\n"
+                 "never overlap. SIGTERM ends it, with 0. With --every and --cron the command finds\n"
+                 "SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT; the next leader goes on from there.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .max_operands = -1,
