@@ -391,6 +391,9 @@ if(CMAKE_CXX_COMPILER)
 endif()
 
 # --- examples -------------------------------------------------------------------------------------
+if(TARGET simba)
+    _simba_add_test(examples hold COMMAND "${PROJECT_SOURCE_DIR}/tests/examples/hold" $<TARGET_FILE:simba> "${PROJECT_SOURCE_DIR}")
+endif()
 # These run until a signal ends them, which comes when they have printed this word.
 set(_until_service "a little work")
 set(_until_cron "ran under token")
