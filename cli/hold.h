@@ -1,8 +1,8 @@
 /* What the two doors of `simba hold` share: the mutexes that the process holds or asks for, and the lines that it prints.
  *
  * One thread does everything but wait for the store. It reads standard input, looks at the leases, drives the client and
- * writes standard output. A call that waits for the store runs on a thread of its own, at most one for each mutex. So a
- * slow store delays no answer about another mutex, and a process whose loop is stuck renews nothing. */
+ * writes standard output. A call that waits for the store runs on a thread of its own, at most one for each mutex, so that a
+ * slow store delays no answer about another mutex. */
 #ifndef SIMBA_CLI_HOLD_H
 #define SIMBA_CLI_HOLD_H
 

@@ -54,7 +54,7 @@ set(_test_costs
     "^tck\\.|^mysql8\\.tck$=50"
     "^faults\\.exit$|^backends\\.zookeeper_memory$|^install\\.docs$=45"
     "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
-    "^faults\\.|^torture\\.|^python\\.|^install\\.=20"
+    "^faults\\.|^torture\\.|^python\\.|^install\\.|^examples\\.hold$=20"
     "^cli\\.=10")
 
 # _simba_add_test(<label> <name> [PLAIN] COMMAND <command>…): PLAIN programs print no TAP, their exit status is the case.

@@ -237,18 +237,20 @@ void hold_acquire(hold *h, const char *mutex, int64_t wait_ms, const hold_id *id
 static void on_acquired(held *m)
 {
     hold *h = m->of;
-    if (m->error.code == 0 && !m->leaves) {
-        simba_lease lease = SIMBA_LEASE_INIT;
-        const int64_t now_ns = clock_boot_ns();
-        simba_locker_lease(m->locker, &lease);
-        m->token = simba_locker_token(m->locker);
+    simba_lease lease = SIMBA_LEASE_INIT;
+    const int64_t now_ns = clock_boot_ns();
+    simba_locker_lease(m->locker, &lease);
+    if (m->error.code == 0 && !m->leaves && lease.token != 0) {
+        m->token = lease.token;
         m->end_ns = now_ns + min64(lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
         say_grant(m, "acquired", &m->id, lease.held_for_ms);
         return;
     }
-    m->leaves = true;
-    if (m->error.code == 0) /* too late for the cancel */
+    if (m->error.code == 0 && m->leaves)
         m->error = (simba_error){SIMBA_ECANCELED, "the wait was cancelled"};
+    else if (m->error.code == 0)
+        m->error = (simba_error){SIMBA_ELOST, "leadership ended before it could be told"};
+    m->leaves = true;
     if (h->mutex != NULL) {
         hold_say_error(h, &m->id, m->mutex, m->error.code, "%s", m->error.text);
         end(h, h->ending ? 0 : explain_not_acquired(h, &m->error), NULL);
@@ -435,7 +437,7 @@ static void listen_once(hold *h)
         on_signal(h, signals_read(&h->signals));
     flush_output(h, 0);
     const bool stuck = h->output_length > 0 && clock_boot_ns() >= h->stuck_ns + STUCK_MS * MS;
-    if (!h->ending && (stuck || h->nobody_reads || (fds[1].revents & (POLLERR | POLLNVAL)) != 0)) {
+    if (!h->ending && (stuck || h->nobody_reads || (fds[1].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0)) {
         cli_say(COMMAND, "nobody reads standard output%s, so all is given back.", stuck ? "" : " any more");
         h->nobody_reads = true;
         end(h, CLI_FAILED, NULL);

@@ -2,7 +2,7 @@
 # orders.bash STEPS: work on the orders, step by step, while holding the mutex "orders". A step must be shorter than the grace.
 set -eu
 coproc HOLD { exec simba hold --grace 1s orders; }
-hold=$HOLD_PID
+hold=$HOLD_PID keeps=${HOLD[1]}
 exec {lines}<&"${HOLD[0]}" # bash forgets HOLD when that process ends
 
 # Anything is a loss: the line that says so, or the end of the lines if simba itself was killed.
@@ -25,6 +25,6 @@ for ((step = 0; step < $1; step++)); do
     fi
     sleep 0.1 # the work
 done
-exec {HOLD[1]}>&- # gives the mutex back
+exec {keeps}>&- # gives the mutex back
 wait "$hold"
 echo "done"
