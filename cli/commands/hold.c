@@ -446,17 +446,18 @@ static void listen_once(hold *h)
 
 static int serve(hold *h)
 {
-    held *m;
     while (!h->ending || owns_any(h) || waits_for_any(h))
         listen_once(h);
     check_end(&h->check);
     if (!h->nobody_reads)
         flush_output(h, LAST_LINES_MS);
     const int code = cli_leave(h->exit_code);
-    while ((m = TAILQ_FIRST(&h->all)) != NULL) {
+    for (held *m = TAILQ_FIRST(&h->all), *next; m != NULL; m = next) {
+        next = TAILQ_NEXT(m, in_all);
         if (m->work != HOLD_IDLE)
             pthread_join(m->thread, NULL);
-        forget(m);
+        simba_locker_free(m->locker);
+        free(m);
     }
     free(h->output);
     return code;
