@@ -65,12 +65,10 @@ static void begin(check *c)
     c->due_ns = clock_boot_ns() + period_ns(c);
 }
 
-/* It has ended. What it has started ends too: until it is waited for, nobody else gets its number. */
 static void take_result(check *c)
 {
     char why[64] = "was ended by somebody else";
     int status = 0;
-    kill(-c->pid, SIGKILL);
     const bool known = waitpid(c->pid, &status, 0) == c->pid;
     if (known && WIFEXITED(status))
         snprintf(why, sizeof why, "exited with %d", WEXITSTATUS(status));
@@ -91,14 +89,17 @@ bool check_look(check *c)
             begin(c);
         return c->good;
     }
+    /* Until it is waited for, nobody else gets its number. */
     siginfo_t info = {.si_pid = 0};
-    const bool waits = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-    if (!waits || info.si_pid == c->pid) {
+    const bool gone = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0;
+    const bool ended = info.si_pid == c->pid;
+    const bool late = now_ns >= c->due_ns;
+    if (ended || (late && !gone))
+        kill(-c->pid, SIGKILL); /* and all that it has started */
+    if (ended || gone)
         take_result(c);
-    } else if (now_ns >= c->due_ns) {
-        kill(-c->pid, SIGKILL);
+    else if (late)
         judge(c, false, "took too long");
-    }
     return c->good;
 }
 

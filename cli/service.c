@@ -45,6 +45,8 @@ static void contend_or_not(service *s)
         s->scheduler != NULL ? simba_scheduler_status(s->scheduler) : simba_contender_status(s->contender);
     const bool may = check_look(&s->check) && clock_boot_ns() >= s->resume_ns;
     int code = 0;
+    if (may)
+        s->resume_ns = 0;
     if (may && status == SIMBA_STATUS_INITIAL)
         code = s->scheduler != NULL ? simba_scheduler_start(s->scheduler) : simba_contender_start(s->contender);
     else if (!may && status != SIMBA_STATUS_INITIAL && s->scheduler != NULL)

@@ -96,14 +96,13 @@ static void say_lost(held *m, const char *reason, int64_t left_ms)
 static void flush_output(hold *h, int wait_ms)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    while (h->output_length > 0 && poll(&out, 1, wait_ms) > 0) {
+    while (h->output_length > 0 && !h->nobody_reads && poll(&out, 1, wait_ms) > 0) {
         const ssize_t written =
             write(STDOUT_FILENO, h->output, h->output_length < PIPE_BUF ? h->output_length : PIPE_BUF);
         if (written < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (written <= 0) {
             h->nobody_reads = true;
-            h->output_length = 0;
             return;
         }
         h->output_length -= (size_t)written;
@@ -422,7 +421,7 @@ static void listen_once(hold *h)
     /* While the answers are not read, no more requests are. */
     const bool reads = !h->input_ended && (h->mutex != NULL || (h->begun && !unread));
     struct pollfd fds[] = {{.fd = reads ? STDIN_FILENO : -1, .events = POLLIN},
-                           {.fd = STDOUT_FILENO, .events = unread ? POLLOUT : 0},
+                           {.fd = h->nobody_reads ? -1 : STDOUT_FILENO, .events = unread ? POLLOUT : 0},
                            {.fd = h->signals.fd, .events = POLLIN},
                            {.fd = simba_client_fd(h->client), .events = POLLIN},
                            {.fd = h->done[0], .events = POLLIN}};
@@ -437,9 +436,12 @@ static void listen_once(hold *h)
         on_signal(h, signals_read(&h->signals));
     flush_output(h, 0);
     const bool stuck = h->output_length > 0 && clock_boot_ns() >= h->stuck_ns + STUCK_MS * MS;
-    if (!h->ending && (stuck || h->nobody_reads || (fds[1].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0)) {
+    if (!h->nobody_reads && !stuck && (fds[1].revents & (POLLERR | POLLHUP | POLLNVAL)) == 0)
+        return;
+    h->nobody_reads = true;
+    h->output_length = 0;
+    if (!h->ending) {
         cli_say(COMMAND, "nobody reads standard output%s, so all is given back.", stuck ? "" : " any more");
-        h->nobody_reads = true;
         end(h, CLI_FAILED, NULL);
     }
 }
@@ -449,8 +451,7 @@ static int serve(hold *h)
     while (!h->ending || owns_any(h) || waits_for_any(h))
         listen_once(h);
     check_end(&h->check);
-    if (!h->nobody_reads)
-        flush_output(h, LAST_LINES_MS);
+    flush_output(h, LAST_LINES_MS);
     const int code = cli_leave(h->exit_code);
     for (held *m = TAILQ_FIRST(&h->all), *next; m != NULL; m = next) {
         next = TAILQ_NEXT(m, in_all);
