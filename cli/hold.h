@@ -41,6 +41,9 @@ typedef struct held {
     bool leaves;          /* give it back as soon as no other work is in progress */
     bool asked;           /* because of a request, whose id this is */
     hold_id leave_id;
+    bool again; /* and then ask for it anew, because of another request */
+    hold_id again_id;
+    int64_t again_wait_ms;
     /* What its thread does, and with which result. */
     hold_work work;
     pthread_t thread;

@@ -208,6 +208,10 @@ void hold_acquire(hold *h, const char *mutex, int64_t wait_ms, const hold_id *id
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_error error = {0, ""};
+    if (h->ending) {
+        hold_say_error(h, id, mutex, SIMBA_ESTATE, "this process is about to end");
+        return;
+    }
     held *m = calloc(1, sizeof *m);
     options.id = h->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&h->times);
@@ -287,7 +291,10 @@ static void on_given_back(held *m)
         if (!m->lost)
             cli_say(COMMAND, "%s; %s becomes free when its lease ends.", m->error.text, m->mutex);
     }
+    const held was = *m;
     forget(m);
+    if (was.again)
+        hold_acquire(h, was.mutex, was.again_wait_ms, &was.again_id);
 }
 
 /* --- the loop ----------------------------------------------------------------------------------------- */

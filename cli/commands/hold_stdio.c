@@ -28,17 +28,17 @@ void hold_greet(hold *h)
 static void acquire(hold *h, const request *r)
 {
     const simba__json wait = simba__json_get(r->line, "wait_ms");
-    const held *m = hold_find(h, r->mutex);
+    held *m = hold_find(h, r->mutex);
     int64_t wait_ms = -1;
     if (wait.length > 0 && (!simba__json_int(wait, &wait_ms) || wait_ms < 0))
         hold_say_error(h, &r->id, r->mutex, SIMBA_EINVAL, "\"wait_ms\" is a number of 0 or more, or missing for ever");
-    else if (h->ending)
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "this process is about to end");
-    else if (m != NULL)
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s", r->mutex,
-                       m->leaves       ? "being given back"
-                       : m->token != 0 ? "held already"
-                                       : "asked for already");
+    else if (m != NULL && m->leaves && !m->again) {
+        m->again = true;
+        m->again_id = r->id;
+        m->again_wait_ms = wait_ms;
+    } else if (m != NULL)
+        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s already", r->mutex,
+                       m->token != 0 && !m->leaves ? "held" : "asked for");
     else if (h->count >= HOLD_MUTEXES_MAX)
         hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "one process holds and asks for %d mutexes at most",
                        HOLD_MUTEXES_MAX);
@@ -50,14 +50,19 @@ static void acquire(hold *h, const request *r)
 static void release(hold *h, const request *r)
 {
     held *m = hold_find(h, r->mutex);
-    if (m == NULL || m->asked) {
+    if (m == NULL || (m->asked && !m->again)) {
         hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s", r->mutex,
                        m != NULL ? "being given back" : "neither held nor asked for");
-        return;
+    } else if (m->again) {
+        m->again = false;
+        hold_say_error(h, &m->again_id, r->mutex, SIMBA_ECANCELED, "the wait was cancelled");
+        json_writer j = hold_begin_line(h, "released", &r->id, r->mutex);
+        hold_end_line(h, &j);
+    } else {
+        m->leaves = true;
+        m->asked = true;
+        m->leave_id = r->id;
     }
-    m->leaves = true;
-    m->asked = true;
-    m->leave_id = r->id;
 }
 
 static void note(hold *h, const request *r)
