@@ -64,8 +64,8 @@ const cli_command *cli_find_command(const char *name);
 /* Print that there is no command of this name, and which one may have been meant. Returns CLI_USAGE. */
 int cli_no_command(const char *name);
 
-cli_command_fn cmd_bench, cmd_demo, cmd_doctor, cmd_elect, cmd_forget, cmd_give_back, cmd_help, cmd_init, cmd_list,
-    cmd_note, cmd_release, cmd_run, cmd_schedule, cmd_serve, cmd_timeline, cmd_tools, cmd_torture,
+cli_command_fn cmd_bench, cmd_demo, cmd_doctor, cmd_elect, cmd_forget, cmd_give_back, cmd_help, cmd_hold, cmd_init,
+    cmd_list, cmd_note, cmd_release, cmd_run, cmd_schedule, cmd_serve, cmd_timeline, cmd_tools, cmd_torture,
     cmd_torture_contender, cmd_tck, cmd_version, cmd_watch;
 
 /* --- arguments ---------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 const cli_command cli_commands[] = {
     {"run", "Run a command while holding a mutex", cmd_run, "Hold a mutex"},
     {"schedule", "Run a command periodically, on the leader only", cmd_schedule, NULL},
+    {"hold", "Hold mutexes for a program in any language, by pipes", cmd_hold, NULL},
     {"elect", "Contend, and tell scripts when leadership comes and goes", cmd_elect, NULL},
     {"list", "List the mutexes of a store and who owns them", cmd_list, "Look"},
     {"watch", "Print changes of ownership as they happen", cmd_watch, NULL},

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include "clock.h"
 #include "health.h"
 #include "refusal.h"
 
@@ -28,11 +29,32 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 
 void service_lease(void *user, simba_lease *ret_lease)
 {
-    const service *s = user;
+    service *s = user;
     if (s->scheduler != NULL)
         simba_scheduler_lease(s->scheduler, ret_lease);
     else
         simba_contender_lease(s->contender, ret_lease);
+    if (!check_look(&s->check))
+        ret_lease->held_for_ms = 0;
+}
+
+/* While the check fails it neither leads nor waits. Whoever contends again goes to the end of the queue. */
+static void contend_or_not(service *s)
+{
+    const simba_status status =
+        s->scheduler != NULL ? simba_scheduler_status(s->scheduler) : simba_contender_status(s->contender);
+    const bool may = check_look(&s->check) && clock_boot_ns() >= s->resume_ns;
+    int code = 0;
+    if (may)
+        s->resume_ns = 0;
+    if (may && status == SIMBA_STATUS_INITIAL)
+        code = s->scheduler != NULL ? simba_scheduler_start(s->scheduler) : simba_contender_start(s->contender);
+    else if (!may && status != SIMBA_STATUS_INITIAL && s->scheduler != NULL)
+        simba_scheduler_stop(s->scheduler);
+    else if (!may && status != SIMBA_STATUS_INITIAL)
+        simba_contender_stop(s->contender);
+    if (code < 0)
+        s->exit_code = cli_exit_code(code);
 }
 
 /* --- the loop ------------------------------------------------------------------------------------- */
@@ -87,7 +109,8 @@ static void look(void *user, health_view *ret_view)
 static void listen_once(service *s)
 {
     simba_owner owner;
-    int pause_ms = s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1;
+    contend_or_not(s);
+    int pause_ms = check_pause_ms(&s->check, s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1);
     const bool says_for_whom = !s->leads && s->waiting.at_terminal;
     if (says_for_whom && (pause_ms < 0 || pause_ms > WAITING_FIRST_MS))
         pause_ms = WAITING_FIRST_MS;
@@ -139,10 +162,10 @@ static int contend(service *s)
     if (made < 0)
         return cli_failure(s->type->command, &error);
 
-    int code = s->scheduler != NULL ? simba_scheduler_start(s->scheduler) : simba_contender_start(s->contender);
-    while (code == 0 && s->exit_code == CLI_GO)
+    while (s->exit_code == CLI_GO)
         listen_once(s);
-    code = code < 0 ? cli_exit_code(code) : s->exit_code;
+    check_end(&s->check);
+    int code = s->exit_code;
     const bool holds = s->scheduler != NULL ? simba_scheduler_is_leader(s->scheduler)
                                             : s->leads || simba_contender_held_for_ms(s->contender) > 0;
     if (!holds)
@@ -164,10 +187,16 @@ int service_run(service *s)
 {
     const char *command = s->type->command;
     simba_observer *asking = NULL;
-    int code = s->runs_commands ? child_check(command) : CLI_GO;
+    int code = check_options(command, &s->check);
+    if (code == CLI_GO && s->runs_commands)
+        code = child_check(command);
     if (code != CLI_GO)
         return code;
     s->exit_code = CLI_GO;
+    s->check.command = command;
+    s->check.mutex = s->mutex;
+    s->check.globals = s->globals;
+    s->check.signals = &s->signals;
     s->globals->quiet = true;
     s->globals->warns_of_restarts = true;
     s->globals->dispatch = SIMBA_DISPATCH_FD;

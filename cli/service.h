@@ -4,6 +4,7 @@
 #ifndef SIMBA_CLI_SERVICE_H
 #define SIMBA_CLI_SERVICE_H
 
+#include "check.h"
 #include "child/child.h"
 
 typedef struct service service;
@@ -32,6 +33,8 @@ struct service {
     int64_t grace_ms;   /* -1: as long as seems good */
     bool runs_commands; /* so they must be supervised */
     cli_globals *globals;
+    check check;       /* it contends while this succeeds */
+    int64_t resume_ns; /* and not before this */
     child_times times;
     cli_signals signals;
     simba_client *client;
@@ -50,7 +53,7 @@ int service_run(service *s);
 /* The contender as reader and writer of the note. */
 child_note_holder service_note_holder(service *s);
 
-/* The lease of the contender or scheduler, for child_plan. */
+/* The lease of the contender or scheduler, for child_plan; it is over when the check fails. */
 void service_lease(void *user, simba_lease *ret_lease);
 
 #endif

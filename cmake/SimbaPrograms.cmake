@@ -1,5 +1,5 @@
 # The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only, but for
-# two files that the command and the library both compile: how text from outside is escaped, and what was meant by a name
+# files that the command and the library both compile: how text from outside is escaped, how JSON is read, and what was meant by a name
 # that there is not.
 
 # --- the command: <build directory>/simba, and simba-tools beside it --------------------------------
@@ -19,7 +19,7 @@ if(SIMBA_CLI AND _sources)
         list(FILTER _sources EXCLUDE REGEX "/cli/tools\\.c$")
     endif()
     list(REMOVE_ITEM _sources ${_main})
-    simba_glob(_common src/util/escape.c src/util/guess.c)
+    simba_glob(_common src/util/escape.c src/util/guess.c src/net/json.c)
     simba_glob(_tools tools/*.c tools/*/*.c)
 
     add_library(simba_command OBJECT ${_sources} ${_common})

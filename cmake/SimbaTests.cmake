@@ -6,6 +6,7 @@
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   cli.hold_lines                                      the lines of `simba hold`, held against docs/hold.schema.json
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
@@ -53,7 +54,7 @@ set(_test_costs
     "^tck\\.|^mysql8\\.tck$=50"
     "^faults\\.exit$|^backends\\.zookeeper_memory$|^install\\.docs$=45"
     "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
-    "^faults\\.|^torture\\.|^python\\.|^install\\.=20"
+    "^faults\\.|^torture\\.|^python\\.|^install\\.|^examples\\.hold$=20"
     "^cli\\.=10")
 
 # _simba_add_test(<label> <name> [PLAIN] COMMAND <command>…): PLAIN programs print no TAP, their exit status is the case.
@@ -156,6 +157,7 @@ simba_glob(_programs tests/unit/*.c)
 foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
+       (_name MATCHES "^test_(http|json)" AND NOT TARGET simba_net_http) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
        (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
         continue() # that store was left out
@@ -226,6 +228,9 @@ endif()
 if(NOT SIMBA_WITH_ZOOKEEPER)
     list(FILTER _sources EXCLUDE REGEX "/zk_[a-z_]+\\.c$")
 endif()
+if(NOT SIMBA_WITH_ETCD)
+    list(FILTER _sources EXCLUDE REGEX "/etcd_[a-z_]+\\.c$")
+endif()
 if(NOT SIMBA_WITH_MYSQL)
     list(FILTER _sources EXCLUDE REGEX "/sql_[a-z_]+\\.c$")
 endif()
@@ -280,6 +285,8 @@ endif()
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+    _simba_add_test(cli hold_lines COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/hold_lines" $<TARGET_FILE:simba>
+        "${PROJECT_SOURCE_DIR}")
 endif()
 if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
@@ -417,6 +424,9 @@ if(CMAKE_CXX_COMPILER)
 endif()
 
 # --- examples -------------------------------------------------------------------------------------
+if(TARGET simba)
+    _simba_add_test(examples hold COMMAND "${PROJECT_SOURCE_DIR}/tests/examples/hold" $<TARGET_FILE:simba> "${PROJECT_SOURCE_DIR}")
+endif()
 # These run until a signal ends them, which comes when they have printed this word.
 set(_until_service "a little work")
 set(_until_cron "ran under token")

@@ -92,14 +92,15 @@ static bool is_password(const cli_globals *globals, const char *variable)
 /* One block: the array, followed by our strings. */
 char **child_environment(const cli_globals *globals, const child_lease *lease)
 {
-    char number[32];
+    char number[32] = ""; /* a check has no token */
     const char *text_of_note = lease->note != NULL ? lease->note->text : NULL;
     const char *file_of_note = lease->note != NULL && lease->note->path[0] != '\0' ? lease->note->path : NULL;
     const char *const values[OWN_VARIABLES] = {lease->mutex, number,     lease->id,     lease->reason,    text_of_note,
                                                file_of_note, lease->due, lease->missed, lease->cut_short, lease->slot};
     size_t count = OWN_VARIABLES + 1;
     size_t room = 0; /* for text of our own, which follows the array */
-    snprintf(number, sizeof number, "%" PRIu64, lease->token);
+    if (lease->token != 0)
+        snprintf(number, sizeof number, "%" PRIu64, lease->token);
     for (char **variable = environ; *variable != NULL; variable++, count++)
         room += is_named(*variable, "SIMBA_URL=") ? strlen(*variable) + 1 : 0;
     for (size_t i = 0; i < OWN_VARIABLES; i++)

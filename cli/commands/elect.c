@@ -25,8 +25,6 @@ typedef struct elect {
     const char *status_file;
     bool json;
     bool keep_leading;  /* also if --on-acquired fails */
-    bool gives_up;      /* --on-acquired failed: contend again later */
-    int64_t resume_ns;  /* when */
     int64_t end_ns;     /* of the lease, as last seen */
     int64_t written_ns; /* until when the status file says that the lease lasts */
 } elect;
@@ -103,7 +101,7 @@ static void look(void *user, simba_lease *ret_lease)
 {
     elect *e = user;
     const int64_t now_ns = clock_boot_ns();
-    simba_contender_lease(e->service.contender, ret_lease);
+    service_lease(&e->service, ret_lease);
     if (ret_lease->held_for_ms <= 0)
         return;
     e->end_ns = now_ns + ret_lease->left_ms * MS;
@@ -171,7 +169,8 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
     if (environment == NULL || child_run(&plan, &end) < 0) {
         cli_say(COMMAND, "no process could be started for \"%s\".", script);
     } else {
-        const int code = child_explain(&plan, &end, SIMBA_REASON_NONE);
+        const int code =
+            child_explain(&plan, &end, check_look(&e->service.check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
         good = end.why == CHILD_ENDED && code == 0;
         if (end.why == CHILD_ENDED && code != 0 && WIFEXITED(end.status))
             cli_say(COMMAND, "\"%s\" exited with %d.", script, code);
@@ -216,11 +215,10 @@ static void on_acquired(service *s, uint64_t token)
     tell(e, "acquired", token, NULL);
     if (e->on_acquired == NULL || run_hook(e, e->on_acquired, token, NULL) || s->exit_code != CLI_GO)
         return;
-    /* A leader whose command has failed keeps others from doing the work, so it steps down. */
-    if (!e->keep_leading && simba_contender_is_owner(s->contender)) {
+    /* A leader whose command has failed keeps others from doing the work, so it steps down for as long as a lease lasts. */
+    if (!e->keep_leading && check_look(&s->check) && simba_contender_is_owner(s->contender)) {
         cli_say(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
-        e->gives_up = true;
-        e->resume_ns = clock_boot_ns() + s->times.lease_ms * MS;
+        s->resume_ns = clock_boot_ns() + s->times.lease_ms * MS;
         simba_contender_stop(s->contender); /* on_released follows when this callback has returned */
     }
 }
@@ -236,28 +234,15 @@ static void on_released(service *s, uint64_t token, simba_reason reason)
 
 /* --- the loop --------------------------------------------------------------------------------------- */
 
-/* After its command has failed, a contender leaves the mutex to others for as long as a lease lasts. */
-static void resume(elect *e)
-{
-    if (!e->gives_up || clock_boot_ns() < e->resume_ns ||
-        simba_contender_status(e->service.contender) != SIMBA_STATUS_INITIAL)
-        return;
-    e->gives_up = false;
-    if (simba_contender_start(e->service.contender) < 0)
-        e->service.exit_code = CLI_FAILED;
-}
-
 static int pause_ms(const service *s)
 {
-    const elect *e = (const elect *)(const void *)s;
-    return s->leads || e->gives_up ? TICK_MS : -1;
+    return s->leads || s->resume_ns != 0 ? TICK_MS : -1;
 }
 
 static void act(service *s)
 {
     simba_lease lease = SIMBA_LEASE_INIT;
     look(of(s), &lease);
-    resume(of(s));
     if (ferror(stdout))
         s->exit_code = CLI_FAILED;
 }
@@ -289,6 +274,7 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
         {"keep-leading", 0, CLI_FLAG, NULL, "Go on leading even if --on-acquired fails", &e.keep_leading},
         {"json", 0, CLI_FLAG, NULL, "Print one object per line", &e.json},
+        CHECK_OPTIONS(e.service.check),
     };
     const cli_syntax syntax = {
         .command = COMMAND,

@@ -27,7 +27,7 @@ typedef struct schedule {
  * code. */
 static int explain(service *s, const child_plan *plan, const child_end *end)
 {
-    const int code = child_explain(plan, end, SIMBA_REASON_NONE);
+    const int code = child_explain(plan, end, check_look(&s->check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
     if (end->why == CHILD_NO_EXEC)
         s->exit_code = code;
     else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
@@ -328,14 +328,14 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
         {"json", 0, CLI_FLAG, NULL, "With --list: print an array of objects", &given.json},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &s.service.grace_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
+        CHECK_OPTIONS(s.service.check),
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX -- COMMAND [ARGUMENT...] | --list [PATTERN]",
         .about = "Runs the command periodically while it leads, as `simba run` would. Two runs\n"
-                 "never overlap, here or elsewhere. SIGTERM or SIGINT ends it, with 0.\n"
-                 "With --every and --cron the store remembers the runs for the next leader; the\n"
-                 "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
+                 "never overlap. SIGTERM ends it, with 0. With --every and --cron the command finds\n"
+                 "SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT; the next leader goes on from there.",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .max_operands = -1,

@@ -232,8 +232,8 @@ static void bench_and_tck_tidy_up(void **state)
 /* Every command explains itself within a screen. */
 static void every_command_is_explained(void **state)
 {
-    const char *const commands[] = {"run",   "schedule", "elect", "list",     "watch", "release", "init",   "doctor",
-                                    "bench", "demo",     "tck",   "timeline", "note",  "forget",  "torture"};
+    const char *const commands[] = {"run",   "schedule", "elect", "list",     "watch", "release", "init",    "doctor",
+                                    "bench", "demo",     "tck",   "timeline", "note",  "forget",  "torture", "hold"};
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
         char page[64];
         assert_int_equal(RUN(commands[i], "--help"), 0);
