@@ -13,11 +13,6 @@
 #define TIMEOUT_NS (4000 * SIMBA__NS_PER_MS) /* if no request waits: with polls, a rollback */
 #define LOOK_NS (2000 * SIMBA__NS_PER_MS)    /* with each statement of schema.c before the session is ready */
 
-static const simba__sql_dialect *dialect_of(const simba__sql_session *session)
-{
-    return session->store->dialect;
-}
-
 static simba_local now_of(const simba__sql_session *session)
 {
     return session->store->host->now(session->store->host);
@@ -37,7 +32,7 @@ static void shut(simba__sql_session *session, bool abrupt)
 {
     if (session->state == SIMBA__SQL_SHUT || session->state == SIMBA__SQL_ENDING)
         return;
-    const bool is_over = dialect_of(session)->close(session->conn, abrupt);
+    const bool is_over = session->store->dialect->close(session->conn, abrupt);
     session->state = is_over ? SIMBA__SQL_SHUT : SIMBA__SQL_ENDING;
     session->ask = NULL;
 }
@@ -65,7 +60,7 @@ bool simba__sql_session_open(simba__sql_session *session, bool is_asked)
     if (pauses && now_of(session).ns < session->not_before.ns)
         return false;
     session->state = SIMBA__SQL_OPENING;
-    dialect_of(session)->open(session->conn);
+    session->store->dialect->open(session->conn);
     return true;
 }
 
@@ -82,7 +77,7 @@ static void become_ready(simba__sql_session *session)
     session->state = SIMBA__SQL_READY;
     session->unusable.error.code = 0;
     session->failures = 0;
-    if (dialect_of(session)->check(session->conn, &session->table, &session->unusable) == 0)
+    if (session->store->dialect->check(session->conn, &session->table, &session->unusable) == 0)
         session->unusable.error.code = 0;
 }
 
@@ -92,7 +87,7 @@ static void look(simba__sql_session *session, bool begins, const simba__sql_fail
     simba__sql_failure why = {0};
     if (before)
         why = *before;
-    const char *text = dialect_of(session)->look(session->conn, session->purpose, begins, &why);
+    const char *text = session->store->dialect->look(session->conn, session->purpose, begins, &why);
     const bool opens = session->purpose == SIMBA__SQL_TO_OPEN;
     if (text) {
         if (opens) {
@@ -101,7 +96,7 @@ static void look(simba__sql_session *session, bool begins, const simba__sql_fail
             simba__sql_arm_timeout(session->store, session->overdue);
         }
         session->looking = (simba__sql_ask){.kind = SIMBA__SQL_TEXT, .text = text};
-        dialect_of(session)->ask(session->conn, &session->looking);
+        session->store->dialect->ask(session->conn, &session->looking);
         return;
     }
     if (why.error.code < 0 && opens) {
@@ -163,7 +158,7 @@ void simba__sql_session_ask(simba__sql_session *session, const simba__sql_ask *a
     session->ask = ask;
     session->row = row;
     session->answered = answered;
-    dialect_of(session)->ask(session->conn, ask);
+    session->store->dialect->ask(session->conn, ask);
 }
 
 void simba__sql_session_look(simba__sql_session *session, simba__sql_purpose purpose, size_t wanted,
@@ -178,7 +173,7 @@ void simba__sql_session_look(simba__sql_session *session, simba__sql_purpose pur
 void simba__sql_took_row(simba__sql_session *session, unsigned result, const simba__sql_cell *cells, unsigned count)
 {
     if (session->state == SIMBA__SQL_LOOKING) {
-        dialect_of(session)->learn(session->conn, cells, count);
+        session->store->dialect->learn(session->conn, cells, count);
         return;
     }
     session->has_rows = true;
