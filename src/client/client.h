@@ -132,7 +132,7 @@ struct simba_client {
     _Atomic pthread_t locked_by; /* 0: nobody. Any thread may look whether it is itself */
     simba_local now;             /* read when the lock was taken */
     simba__list waiters;         /* threads that sleep in simba__wait */
-    simba__list woken;           /* of those: to be woken when the lock is released */
+    simba__list woken;           /* of those: to be woken when the lock has been released */
     const void *polled_for;      /* what a thread of the application waits for at the reactor; NULL: none does */
     pthread_t loop;              /* the client's own thread */
     bool polled;                 /* a thread waits at the reactor, or is about to: the loop thread always */

@@ -102,11 +102,6 @@ int simba__handle_init(simba__handle *handle, const simba__handle_type *type, si
     return rc;
 }
 
-bool simba__handle_is_busy(const simba__handle *handle)
-{
-    return handle->running || handle->callback_state != SIMBA__CALLBACKS_IDLE;
-}
-
 void simba__handle_unref(simba__handle *handle)
 {
     simba_client *client = handle->client;
@@ -163,7 +158,7 @@ void simba__handle_stop(simba__handle *handle)
         return;
     /* Another thread may start it again before this one has looked: then there is nothing left to wait for. */
     const uint32_t starts = handle->starts;
-    while (handle->starts == starts && simba__handle_is_busy(handle))
+    while (handle->starts == starts && (handle->running || handle->callback_state != SIMBA__CALLBACKS_IDLE))
         simba__handle_wait(handle, SIMBA__NEVER);
 }
 

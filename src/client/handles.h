@@ -51,8 +51,6 @@ struct simba__handle {
  * SIMBA_ENOMEM, SIMBA_ECLOSED, SIMBA_EFORKED: then the caller frees it. Afterwards it has one reference. */
 int simba__handle_init(simba__handle *handle, const simba__handle_type *type, simba_client *client, const char *mutex,
                        simba_error *err);
-/* Does it run, or does a callback of it? */
-bool simba__handle_is_busy(const simba__handle *handle);
 void simba__handle_unref(simba__handle *handle);
 void simba__handle_started(simba__handle *handle);
 void simba__handle_stopped(simba__handle *handle);

@@ -1,14 +1,16 @@
 /* The lock of a client, its polling thread, and how threads wait.
  *
  * Whoever takes the lock reads the clock once. Before the lock is released, the store gets the requests that there is room for,
- * the timer is set, jobs are announced and threads are woken: so a stretch of code under the lock never leaves anything undone.
+ * the timer is set and jobs are announced, and then threads are woken: a stretch of code under the lock leaves nothing undone.
  *
  * One thread at a time polls the descriptors: the client's own thread, which does nothing else, or, if an application's loop
- * drives the client (SIMBA_DISPATCH_FD), any thread that waits in a call. All others sleep, each on a condition of its own. */
+ * drives the client (SIMBA_DISPATCH_FD), any thread that waits in a call. All others sleep, each at a futex of its own. */
 #include <errno.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
-#include <time.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "client/handles.h"
 #include "client/log.h"
@@ -16,11 +18,12 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-/* A thread that sleeps. It lies on that thread's stack: it is woken under the lock, so it is still there then. */
+/* A thread that sleeps. It lies on that thread's stack: once it is taken from `waiters`, it stays until it is woken. */
 typedef struct waiter {
-    simba__list_item item; /* of `waiters`, then of `woken`; in none once it has been woken */
-    pthread_cond_t cond;
+    simba__list_item
+        item; /* of `waiters`, then of `woken`, then of those whom the thread wakes that has released the lock */
     const void *awaits;
+    _Atomic uint32_t awake; /* the futex */
 } waiter;
 
 /* --- fork ------------------------------------------------------------------------------------------ */
@@ -51,6 +54,32 @@ int simba__client_forked(const simba_client *client, simba_error *err)
     return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
 }
 
+/* --- sleeping --------------------------------------------------------------------------------------- */
+
+static void wake_up(waiter *sleeper)
+{
+    _Atomic uint32_t *futex = &sleeper->awake;
+    atomic_store_explicit(futex, 1, memory_order_release);
+    /* It may be gone by now: then this wakes nobody, or somebody who looks again, as all who wait at a futex do. */
+    syscall(SYS_futex, futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* False: the time has come before anybody woke it. */
+static bool sleep_until(waiter *self, simba_local until)
+{
+    /* Futexes do not know the boot-time clock. The other clock only decides how long to sleep. */
+    const bool limited = until.ns != INT64_MAX;
+    const int64_t left_ns = limited ? until.ns - simba__clock_boot().ns : 0;
+    const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
+    const long at[] = {(long)(at_ns / 1000000000), (long)(at_ns % 1000000000)}; /* a timespec as the kernel has it */
+    while (atomic_load_explicit(&self->awake, memory_order_acquire) == 0)
+        if (syscall(SYS_futex, &self->awake, FUTEX_WAIT_BITSET_PRIVATE, 0, limited ? at : NULL, NULL,
+                    FUTEX_BITSET_MATCH_ANY) < 0 &&
+            errno == ETIMEDOUT)
+            return false;
+    return true;
+}
+
 /* --- before the lock is released -------------------------------------------------------------------- */
 
 /* Have the store do what there is to do, until nothing is left: an answer may lead to a request, which a store in this process
@@ -74,7 +103,8 @@ static bool settle(simba_client *client)
     return any;
 }
 
-static void prepare_to_release(simba_client *client)
+/* Threads are woken without the lock: otherwise they would run into it, and have to be woken once more. */
+void simba__pause(simba_client *client)
 {
     settle(client);
     if (!simba__reactor_arm(&client->reactor, simba__timers_earliest(&client->timers)))
@@ -88,12 +118,15 @@ static void prepare_to_release(simba_client *client)
         if (item)
             simba__list_append(&client->woken, item);
     }
-    while (client->woken.first) {
-        waiter *woken = SIMBA__OF_ITEM(client->woken.first, waiter, item);
-        simba__list_remove(&woken->item);
-        pthread_cond_signal(&woken->cond);
-    }
+    simba__list woken = {0};
+    while (client->woken.first)
+        simba__list_append(&woken, client->woken.first);
     atomic_store_explicit(&client->locked_by, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&client->lock); /* from here on the client may be gone */
+    for (simba__list_item *item = woken.first, *next; item; item = next) {
+        next = item->next;
+        wake_up(SIMBA__OF_ITEM(item, waiter, item));
+    }
 }
 
 static void begin(simba_client *client)
@@ -131,12 +164,6 @@ static void lock_as_poller(simba_client *client)
     atomic_store_explicit(&client->poller_waits, false, memory_order_relaxed);
     pthread_mutex_unlock(&client->door);
     begin(client);
-}
-
-void simba__pause(simba_client *client)
-{
-    prepare_to_release(client);
-    pthread_mutex_unlock(&client->lock);
 }
 
 int simba__lock_checked(simba_client *client, bool open, simba_error *err)
@@ -284,26 +311,16 @@ int simba_client_dispatch(simba_client *client)
 void simba__sleep(simba_client *client, const void *awaits, simba_local until)
 {
     waiter self = {.awaits = awaits};
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&self.cond, &attr);
-    pthread_condattr_destroy(&attr);
+    bool awake;
     simba__list_append(&client->waiters, &self.item);
-    prepare_to_release(client);
-    if (self.item.list && until.ns == INT64_MAX) {
-        pthread_cond_wait(&self.cond, &client->lock);
-    } else if (self.item.list) {
-        /* Conditions do not know the boot-time clock. The other clock only decides how long to sleep. */
-        const int64_t left_ns = until.ns - simba__clock_boot().ns;
-        const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
-        const struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
-        pthread_cond_timedwait(&self.cond, &client->lock, &at);
-    } else { /* what was left to do has woken this thread itself */
-    }
-    begin(client);
-    simba__list_remove(&self.item);
-    pthread_cond_destroy(&self.cond);
+    do {
+        simba__pause(client);
+        awake = sleep_until(&self, until);
+        simba__lock(client);
+        until = SIMBA__NEVER;
+    } while (!awake && self.item.list != &client->waiters); /* somebody is about to wake it */
+    if (!awake)
+        simba__list_remove(&self.item);
 }
 
 void simba__wait(simba_client *client, const void *awaits, simba_local until)

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -32,22 +31,27 @@ static bool put(int set, int fd)
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+static int make_set(const simba__reactor *reactor, int *ret_set, int *ret_wakeup, simba_error *err)
+{
+    *ret_set = epoll_create1(EPOLL_CLOEXEC);
+    if (*ret_set < 0)
+        return fail_system("an epoll instance", err);
+    *ret_wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (*ret_wakeup < 0)
+        return fail_system("an eventfd", err);
+    if (!put(*ret_set, reactor->timer) || !put(*ret_set, *ret_wakeup))
+        return fail_system("an entry in an epoll instance", err);
+    return 0;
+}
+
 int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *err)
 {
     *reactor = (simba__reactor){true, -1, -1, -1, -1, -1, NULL, NEVER};
-    reactor->set = epoll_create1(EPOLL_CLOEXEC);
-    if (reactor->set < 0 || (with_loop && (reactor->loop_set = epoll_create1(EPOLL_CLOEXEC)) < 0))
-        return fail_system("an epoll instance", err);
     reactor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (reactor->timer < 0)
         return fail_system("a timer", err);
-    reactor->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (reactor->wakeup < 0 || (with_loop && (reactor->loop_wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0))
-        return fail_system("an eventfd", err);
-    if (!put(reactor->set, reactor->timer) ||
-        (with_loop && !(put(reactor->loop_set, reactor->set) && put(reactor->loop_set, reactor->loop_wakeup))))
-        return fail_system("an entry in an epoll instance", err);
-    return 0;
+    const int rc = make_set(reactor, &reactor->set, &reactor->wakeup, err);
+    return rc == 0 && with_loop ? make_set(reactor, &reactor->loop_set, &reactor->loop_wakeup, err) : rc;
 }
 
 void simba__reactor_fini(simba__reactor *reactor)
@@ -68,17 +72,19 @@ static int control(const simba__reactor *reactor, int how, simba_io *io, unsigne
     struct epoll_event event = {.data.ptr = io};
     event.events |= interest & SIMBA_READABLE ? (uint32_t)EPOLLIN : 0;
     event.events |= interest & SIMBA_WRITABLE ? (uint32_t)EPOLLOUT : 0;
-    return epoll_ctl(reactor->set, how, io->fd, &event) == 0 ? 0 : code_of(errno);
+    const bool done = epoll_ctl(reactor->set, how, io->fd, &event) == 0 &&
+                      (reactor->loop_set < 0 || epoll_ctl(reactor->loop_set, how, io->fd, &event) == 0);
+    return done ? 0 : code_of(errno);
 }
 
 int simba__reactor_add(simba__reactor *reactor, simba_io *io)
 {
-    const int rc = control(reactor, EPOLL_CTL_ADD, io, io->interest);
-    if (rc < 0)
-        return rc;
     io->next = reactor->first;
     reactor->first = io;
-    return 0;
+    const int rc = control(reactor, EPOLL_CTL_ADD, io, io->interest);
+    if (rc < 0)
+        simba__reactor_remove(reactor, io);
+    return rc;
 }
 
 int simba__reactor_change(simba__reactor *reactor, simba_io *io, unsigned interest)
@@ -106,6 +112,8 @@ void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
     assert(io->fd < 0 || fcntl(io->fd, F_GETFD) >= 0); /* otherwise it could be somebody else's by now */
     /* Closing the descriptor would not be enough: a forked process has it too. */
     epoll_ctl(reactor->set, EPOLL_CTL_DEL, io->fd, NULL);
+    if (reactor->loop_set >= 0)
+        epoll_ctl(reactor->loop_set, EPOLL_CTL_DEL, io->fd, NULL);
 }
 
 /* --- the timer and the wakeup descriptors -------------------------------------------------------- */
@@ -138,16 +146,19 @@ void simba__wakeup_clear(int wakeup)
 
 /* --- waiting and taking --------------------------------------------------------------------------- */
 
+enum { MOST = 64 }; /* descriptors at a time */
+
 void simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
 {
-    struct pollfd fds[] = {{.fd = reactor->set, .events = POLLIN}, {.fd = reactor->wakeup, .events = POLLIN}};
-    if (poll(fds, 2, timeout_ms) > 0 && fds[1].revents)
-        simba__wakeup_clear(reactor->wakeup);
+    struct epoll_event events[MOST];
+    const int count = epoll_wait(reactor->set, events, MOST, timeout_ms);
+    for (int i = 0; i < count; i++)
+        if (!events[i].data.ptr)
+            simba__wakeup_clear(reactor->wakeup);
 }
 
 bool simba__reactor_take(simba__reactor *reactor)
 {
-    enum { MOST = 64 };
     struct epoll_event events[MOST];
     const int count = epoll_wait(reactor->set, events, MOST, 0);
     bool fired = false;

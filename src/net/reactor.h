@@ -1,12 +1,13 @@
-/* Descriptors and one timer behind one epoll, and a wakeup descriptor (an eventfd).
+/* Descriptors, one timer and a wakeup descriptor (an eventfd) in an epoll.
  *
  * One thread at a time waits here (simba__reactor_wait) and then, under the lock of the owner, has `ready` called for what it
  * found (simba__reactor_take). Everything is level-triggered: what is left undone is reported again. The wakeup descriptor
  * wakes that thread.
  *
  * An application may drive the client from a loop of its own. It waits at a descriptor that is readable when there is something
- * to do: an epoll of ours, with a wakeup descriptor for the loop. Each wakeup descriptor has one reader, so neither keeps the
- * other side awake.
+ * to do: a second epoll with all that is in the first, but with a wakeup descriptor for the loop. Each wakeup descriptor has one
+ * reader, so neither keeps the other side awake. The first is not simply put into the second: who waits at an epoll itself is woken
+ * in less time.
  *
  * The owner calls all functions under its lock, except those marked "any thread". */
 #ifndef SIMBA_NET_REACTOR_H
@@ -16,10 +17,10 @@
 
 typedef struct simba__reactor {
     bool ready;
-    int set;         /* the epoll: descriptors and the timer */
+    int set;         /* the epoll */
     int timer;       /* a timerfd on the boot-time clock */
     int wakeup;      /* an eventfd */
-    int loop_set;    /* of an application's loop; -1: there is none */
+    int loop_set;    /* the epoll of an application's loop; -1: there is none */
     int loop_wakeup; /* likewise */
     simba_io *first;
     simba_local armed; /* the time that the timer is set to */

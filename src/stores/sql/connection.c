@@ -13,11 +13,6 @@
 #define TIMEOUT_NS (4000 * SIMBA__NS_PER_MS) /* if no request waits: with polls, a rollback */
 #define LOOK_NS (2000 * SIMBA__NS_PER_MS)    /* with each statement of schema.c before the connection is ready */
 
-static const simba__sql_dialect *dialect_of(const simba__sql_connection *connection)
-{
-    return connection->store->dialect;
-}
-
 static simba_local now_of(const simba__sql_connection *connection)
 {
     return connection->store->host->now(connection->store->host);
@@ -37,7 +32,7 @@ static void shut(simba__sql_connection *connection, bool abrupt)
 {
     if (connection->state == SIMBA__SQL_SHUT || connection->state == SIMBA__SQL_ENDING)
         return;
-    const bool is_over = dialect_of(connection)->close(connection->conn, abrupt);
+    const bool is_over = connection->store->dialect->close(connection->conn, abrupt);
     connection->state = is_over ? SIMBA__SQL_SHUT : SIMBA__SQL_ENDING;
     connection->ask = NULL;
 }
@@ -65,7 +60,7 @@ bool simba__sql_connection_open(simba__sql_connection *connection, bool is_asked
     if (pauses && now_of(connection).ns < connection->not_before.ns)
         return false;
     connection->state = SIMBA__SQL_OPENING;
-    dialect_of(connection)->open(connection->conn);
+    connection->store->dialect->open(connection->conn);
     return true;
 }
 
@@ -82,7 +77,7 @@ static void become_ready(simba__sql_connection *connection)
     connection->state = SIMBA__SQL_READY;
     connection->unusable.error.code = 0;
     connection->failures = 0;
-    if (dialect_of(connection)->check(connection->conn, &connection->table, &connection->unusable) == 0)
+    if (connection->store->dialect->check(connection->conn, &connection->table, &connection->unusable) == 0)
         connection->unusable.error.code = 0;
 }
 
@@ -92,7 +87,7 @@ static void look(simba__sql_connection *connection, bool begins, const simba__sq
     simba__sql_failure why = {0};
     if (before)
         why = *before;
-    const char *text = dialect_of(connection)->look(connection->conn, connection->purpose, begins, &why);
+    const char *text = connection->store->dialect->look(connection->conn, connection->purpose, begins, &why);
     const bool opens = connection->purpose == SIMBA__SQL_TO_OPEN;
     if (text) {
         if (opens) {
@@ -101,7 +96,7 @@ static void look(simba__sql_connection *connection, bool begins, const simba__sq
             simba__sql_arm_timeout(connection->store, connection->overdue);
         }
         connection->looking = (simba__sql_ask){.kind = SIMBA__SQL_TEXT, .text = text};
-        dialect_of(connection)->ask(connection->conn, &connection->looking);
+        connection->store->dialect->ask(connection->conn, &connection->looking);
         return;
     }
     if (why.error.code < 0 && opens) {
@@ -163,7 +158,7 @@ void simba__sql_connection_ask(simba__sql_connection *connection, const simba__s
     connection->ask = ask;
     connection->row = row;
     connection->answered = answered;
-    dialect_of(connection)->ask(connection->conn, ask);
+    connection->store->dialect->ask(connection->conn, ask);
 }
 
 void simba__sql_connection_look(simba__sql_connection *connection, simba__sql_purpose purpose, size_t wanted,
@@ -179,7 +174,7 @@ void simba__sql_took_row(simba__sql_connection *connection, unsigned result, con
                          unsigned count)
 {
     if (connection->state == SIMBA__SQL_LOOKING) {
-        dialect_of(connection)->learn(connection->conn, cells, count);
+        connection->store->dialect->learn(connection->conn, cells, count);
         return;
     }
     connection->has_rows = true;

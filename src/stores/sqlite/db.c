@@ -552,11 +552,6 @@ int simba__sqlite_db_run(simba__sqlite_db *db, simba__sqlite_statement which, si
     return code;
 }
 
-int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err)
-{
-    return simba__sqlite_db_run(db, writes ? SIMBA__SQLITE_BEGIN_WRITE : SIMBA__SQLITE_BEGIN_READ, err);
-}
-
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err)
 {
     return simba__sqlite_db_run(db, SIMBA__SQLITE_COMMIT, err);

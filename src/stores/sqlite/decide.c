@@ -441,9 +441,12 @@ static void finish(batch *b, simba__sqlite_part part)
         b->items[i].done |= simba__sqlite_part_of(b->items[i].ask.op) == part;
 }
 
+/* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer than the
+ * timeout. */
 static int begin(batch *b, bool writes)
 {
-    const int rc = simba__sqlite_db_begin(&b->db, writes, &b->error);
+    const int rc =
+        simba__sqlite_db_run(&b->db, writes ? SIMBA__SQLITE_BEGIN_WRITE : SIMBA__SQLITE_BEGIN_READ, &b->error);
     /* Not before: a lease may have ended while we waited for the lock. */
     b->now = (simba__row_now){.ns = host_ns(b), .epoch_us = b->host->epoch_us(b->host)};
     return rc;

@@ -213,9 +213,6 @@ int simba__sqlite_db_upgrade(simba__sqlite_db *db, int64_t now_ns, simba_error *
 /* SIMBA_ESTORE, if that must happen first. */
 int simba__sqlite_db_check_version(const simba__sqlite_db *db, simba_error *err);
 
-/* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer than
- * the timeout. */
-int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err);
 int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err);
 void simba__sqlite_db_rollback(simba__sqlite_db *db);
 

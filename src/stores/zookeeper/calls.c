@@ -74,19 +74,13 @@ void simba__zk_op_start(zk_op *op)
     op->store->host->wake(op->store->host); /* open a session, but not inside this call */
 }
 
-/* Does it have a use, although nobody waits for the request any more? */
-static bool is_needed(const zk_op *op)
-{
-    return op->kind->stays || (op->request && !op->expired);
-}
-
 void simba__zk_op_go(zk_op *op)
 {
     if (op->awaited > 0)
         return;
     if (op->over) {
         free_if_over(op);
-    } else if (is_needed(op)) {
+    } else if (op->kind->stays || (op->request && !op->expired)) {
         op->kind->step(op);
     } else {
         simba__zk_fail(op, SIMBA_ETIMEDOUT, "no answer in time");
