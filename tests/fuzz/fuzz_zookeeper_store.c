@@ -4,6 +4,7 @@
 
 #include "fuzz/scenario.h"
 #include "fuzz/targets.h"
+#include "fuzz/wires.h"
 #include "stores/zookeeper/zookeeper.h"
 
 enum { SPEECH = 8192, ASKED = 16384, PATH = 160, MADE = 6 };
@@ -35,12 +36,8 @@ typedef struct speech {
 static char made[MADE][PATH];
 static unsigned made_count;
 
-/* What was asked by the connection, and was not answered. */
-static struct {
-    bool is_greeted;
-    size_t length;
-    unsigned char bytes[ASKED];
-} wire;
+static scenario played;
+static size_t greeted; /* how many connections there were when the latest was let in */
 
 static void put(speech *s, const void *bytes, size_t length)
 {
@@ -342,43 +339,32 @@ static void answer(speech *s, fuzz_input *in, asked a)
     end(s, in);
 }
 
-static void hear(const simba__link *link, const char *bytes, size_t length)
-{
-    const size_t kept = length < sizeof wire.bytes - wire.length ? length : sizeof wire.bytes - wire.length;
-    (void)link;
-    memcpy(wire.bytes + wire.length, bytes, kept);
-    wire.length += kept;
-}
-
-/* In one piece, or in two. */
+/* By the latest connection, in one piece, or in two. */
 static void say(fuzz_input *in, const speech *s)
 {
-    const char *bytes = (const char *)s->bytes;
     const size_t first = fuzz_below(in, 4) ? s->length : fuzz_below(in, (unsigned)s->length + 1);
-    if (fuzz_link_count == 0 || s->length == 0)
+    if (fuzz_wire_count == 0)
         return;
-    if (first > 0)
-        fuzz_link_deliver(fuzz_links[0], bytes, first);
+    fuzz_wire_send(fuzz_wire_count - 1, s->bytes, first);
     if (first < s->length)
-        fuzz_link_deliver(fuzz_links[0], bytes + first, s->length - first);
+        fuzz_host_poll(played.host);
+    fuzz_wire_send(fuzz_wire_count - 1, s->bytes + first, s->length - first);
 }
 
 static void answer_all(fuzz_input *in)
 {
     static speech s;
     static unsigned char bytes[ASKED];
-    asked all = {bytes, wire.length};
-    memcpy(bytes, wire.bytes, wire.length);
+    asked all = {bytes, fuzz_wire_count > 0 ? fuzz_wire_take(fuzz_wire_count - 1, bytes, sizeof bytes) : 0};
     s.length = 0;
-    wire.length = 0;
     while (all.left >= 4 && s.length < SPEECH / 2) {
         const size_t length = take_number(&all);
         const size_t part = length < all.left ? length : all.left;
-        if (wire.is_greeted)
+        if (greeted == fuzz_wire_count)
             answer(&s, in, (asked){all.at, part});
         else
             welcome(&s, in);
-        wire.is_greeted = true;
+        greeted = fuzz_wire_count;
         all.at += part;
         all.left -= part;
     }
@@ -392,7 +378,7 @@ static void interrupt(fuzz_input *in, size_t unused)
     s.length = 0;
     switch (fuzz_below(in, 6)) {
     case 0:
-        simba__link_fail(fuzz_links[0], SIMBA_EUNAVAILABLE, "the connection breaks");
+        fuzz_wire_close(fuzz_wire_count - 1);
         return;
     case 1:
         s.length = fuzz_text(in, (char *)s.bytes, 255);
@@ -403,38 +389,26 @@ static void interrupt(fuzz_input *in, size_t unused)
     say(in, &s);
 }
 
-static void make_connection(fuzz_input *in)
-{
-    wire.is_greeted = false;
-    wire.length = 0;
-    if (fuzz_link_count > 0)
-        fuzz_link_connect(fuzz_links[0], fuzz_below(in, 8) == 7);
-}
-
 void fuzz_zookeeper(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"zookeeper://127.0.0.1:2181?session-timeout=10s",
                                        "zookeeper://u:p@127.0.0.1:2181,127.0.0.2:2181/deep/root?session-timeout=10s"};
     static const scenario_server server = {answer_all, interrupt};
     fuzz_input in = {data, size};
-    scenario played;
     made_count = 0;
-    fuzz_link_count = 0;
-    fuzz_link_sent = hear;
+    greeted = 0;
     FUZZ_CHECK(scenario_begin(&played, &simba__backend_zookeeper, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
         const unsigned what = fuzz_below(&in, 16);
-        if (fuzz_links[0]->state == SIMBA__LINK_CONNECTING && what < 12)
-            make_connection(&in);
-        else if (what == 0)
-            interrupt(&in, 0);
+        if (what == 0)
+            fuzz_wire_refuses = fuzz_below(&in, 8) == 7;
         else if (what < 6)
             answer_all(&in);
         else
             scenario_step(&played, &in, &server);
         fuzz_host_settle(played.host);
+        fuzz_host_poll(played.host);
     }
     scenario_end(&played);
-    fuzz_link_count = 0;
-    fuzz_link_sent = NULL;
+    fuzz_wires_end();
 }

@@ -7,9 +7,8 @@
 
 #include "client/window.h"
 #include "fuzz/fuzz.h"
-#include "net/link.h"
 
-enum { FUZZ_TIMERS = 256, FUZZ_LINKS = 128, FUZZ_REQUESTS = 24, FUZZ_IOS = 32 };
+enum { FUZZ_TIMERS = 256, FUZZ_REQUESTS = 24, FUZZ_IOS = 64 };
 
 typedef struct fuzz_host {
     simba_host host; /* first */
@@ -39,19 +38,5 @@ void fuzz_host_settle(fuzz_host *h);
 void fuzz_host_poll(fuzz_host *h);
 /* Let time pass, and the timers that are due go off. */
 void fuzz_host_advance(fuzz_host *h, int64_t ms);
-
-/* Connections, in place of net/link.c: they find nothing out by themselves. All that are there, in the order of their making. */
-extern simba__link *fuzz_links[FUZZ_LINKS];
-extern size_t fuzz_link_count;
-/* One that was asked for is made, or refused. */
-void fuzz_link_connect(simba__link *link, bool refused);
-/* Is called with what is sent by them; NULL: it is read as commands of Redis. */
-extern void (*fuzz_link_sent)(const simba__link *link, const char *bytes, size_t length);
-/* The first word of the next command that was sent by it, as Redis's clients write commands, and that was not taken yet. False:
- * there is none. */
-enum { FUZZ_WORD = 16 };
-bool fuzz_link_asked(const simba__link *link, char ret_word[FUZZ_WORD]);
-/* These bytes come by one that is up. */
-void fuzz_link_deliver(simba__link *link, const char *data, size_t length);
 
 #endif
