@@ -6,7 +6,7 @@ if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR SIMBA_SANITIZE OR
     return()
 endif()
 
-simba_glob(_targets tests/fuzz/*.c tests/lib/mysql_speech.c)
+simba_glob(_targets tests/fuzz/*.c tests/lib/*_speech.c)
 set(_schedules 1)
 if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
     set(_schedules 0)

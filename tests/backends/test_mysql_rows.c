@@ -75,41 +75,6 @@ static void list_beside_bad_rows(void **state)
     testhost_close(&a);
 }
 
-/* Times that no clock shows are nobody's undoing: a lease that seems to last for ever is not taken, by itself or in a batch,
- * and one that ended before time began is. */
-static void times_out_of_range(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *type, *time;
-        bool is_free;
-    } rows[] = {
-        {"bigint unsigned", "18446744073709551615", false}, {"bigint unsigned", "9223372036854775808", false},
-        {"bigint unsigned", "9223372036854775807", false},  {"bigint", "9223372036854775807", false},
-        {"bigint", "-9223372036854775808", true},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (int together = 0; together < 2; together++) {
-            say("drop table if exists simba_mutex");
-            open_store(&a);
-            acquire(&a, "n", "me", 1);
-            say("alter table simba_mutex modify transition_at %s not null", rows[i].type);
-            say("insert into simba_mutex " WITHOUT_NOTES " values ('m', 1, 2, %s, 'you', 7, null, null, null)",
-                rows[i].time);
-            testhost_request r[2] = {testhost_request_of(&a, SIMBA_OP_ACQUIRE, "m", "me", 1, 0),
-                                     testhost_request_of(&a, SIMBA_OP_RENEW, "n", "me", 1, 1)};
-            for (int k = 0; k <= together; k++)
-                testhost_submit(&a, &r[k]);
-            testhost_flush(&a);
-            await_answers(&a);
-            assert_int_equal(r[0].request.reply.status == 0 && r[0].request.reply.outcome == SIMBA_MINE,
-                             rows[i].is_free);
-            if (together)
-                assert_mine(r[1].request.reply);
-            testhost_close(&a);
-        }
-}
-
 /* Somebody else has made the note longer than a note can be: that is an error for its mutex alone. */
 static void note_too_long(void **state)
 {
@@ -209,11 +174,9 @@ static void inexact_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-              cmocka_unit_test_setup(lease_end, setup),
-             cmocka_unit_test_setup(list_beside_bad_rows, setup),
-        cmocka_unit_test_setup(times_out_of_range, setup), cmocka_unit_test_setup(jvm_table, setup),
-        cmocka_unit_test_setup(note_too_long, setup),      cmocka_unit_test_setup(missing_column, setup),
-        cmocka_unit_test_setup(inexact_names, setup),
+        cmocka_unit_test_setup(lease_end, setup),      cmocka_unit_test_setup(list_beside_bad_rows, setup),
+        cmocka_unit_test_setup(jvm_table, setup),      cmocka_unit_test_setup(note_too_long, setup),
+        cmocka_unit_test_setup(missing_column, setup), cmocka_unit_test_setup(inexact_names, setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

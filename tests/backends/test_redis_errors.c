@@ -48,34 +48,6 @@ static void out_of_memory(void **state)
     testhost_close(&a);
 }
 
-static void wrong_type(void **state)
-{
-    static const char *const keys[] = {"simba:{orders}", "simba:{orders}:grant", "simba:{orders}:contender"};
-    (void)state;
-    open_store(&a);
-    for (size_t i = 0; i < 3; i++) {
-        say("DEL simba:{orders}");
-        if (i == 2)
-            say("SET simba:{orders} jvm"); /* a queue is of no concern before it is needed */
-        say("LPUSH %s x", keys[i]);
-        testhost_request r;
-        for (int asked = 0; asked < 2; asked++) { /* the second time it hears */
-            r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-            r.request.queue = true;
-            testhost_ask(&a, &r);
-            if (i == 2 && asked == 0)
-                assert_true(pushed_to(&a, 1, SIMBA_PUSH_CHANGED));
-        }
-        assert_int_equal(r.request.reply.status, SIMBA_ECORRUPT);
-        assert_non_null(strstr(r.error.text, "WRONGTYPE"));
-        assert_non_null(strstr(r.error.text, "simba init"));
-        say("DEL %s", keys[i]);
-    }
-    say("DEL simba:{orders}");
-    assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_close(&a);
-}
-
 /* Nothing that is shown anywhere has the password in it. */
 static void about_login(void **state)
 {
@@ -367,7 +339,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(about_readonly, setup),
         cmocka_unit_test_setup(out_of_memory, setup),
-        cmocka_unit_test_setup(wrong_type, setup),
         cmocka_unit_test_setup(about_login, setup),
         cmocka_unit_test_setup(no_channels, setup),
         cmocka_unit_test_setup(refused_connection, setup),

@@ -324,6 +324,7 @@ static void rows_of_wrong_types(void **state)
         {"revoked_token = -5", "revoked_token is negative"},
         {"owner_id = x'6d65'", "owner_id is not a text"},
         {"owner_id = 'm' || char(0) || 'e'", "owner_id has a zero byte"},
+        {"owner_id = hex(zeroblob(100))", "owner_id is too long"},
         {"owner_id = hex(zeroblob(500000))", "owner_id is too long"},
         {"boot_id = 7.5 + 0", NULL}, /* the column makes a text of it, of another boot */
         {"boot_id = x'00'", "boot_id is not a text"},

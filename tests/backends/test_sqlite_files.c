@@ -282,19 +282,6 @@ static void no_permission(void **state)
     chmod(f->folder, 0755);
 }
 
-/* A path with a mistake in the middle makes no folders: the one that is missing is named. */
-static void mistyped_folder(void **state)
-{
-    fixture *f = *state;
-    char url[160];
-    char missing[96];
-    snprintf(url, sizeof url, "sqlite://%s/mistyped/folder/simba.db", f->folder);
-    snprintf(missing, sizeof missing, "there is no folder %s/mistyped", f->folder);
-    refuse(url, SIMBA_EURL, missing);
-    snprintf(missing, sizeof missing, "%s/mistyped", f->folder);
-    assert_int_equal(access(missing, F_OK), -1);
-}
-
 /* In a child: open, ask for the mutex, close. */
 static void open_and_acquire(fixture *f, const char *id)
 {
@@ -457,7 +444,6 @@ int main(void)
         TEST(foreign_log),
         TEST(newer_schema),
         TEST(no_permission),
-        TEST(mistyped_folder),
         TEST(creation_race),
         TEST(deleted_underneath),
         TEST(deleted_under_an_idle_store),

@@ -144,16 +144,11 @@ static void answer_all(fake_mysql *fake, int client)
 static void serve(fake_mysql *fake, int client)
 {
     static const unsigned char ok[] = {0, 0, 0, 2, 0, 0, 0};
-    static const unsigned char record[5 + 0x4000] = {22, 3, 3, 0x40, 0, 2, 0, 0x3F, 0xFC, 3, 3};
     if (!greet(fake, client) || !hear(fake, client))
         return;
     if (fake->twist) {
         if (send_packet(fake, client, 2, ok, sizeof ok, 0))
             answer_all(fake, client);
-        return;
-    }
-    if (fake->drips_tls) {
-        send_bytes(fake, client, record, sizeof record, 50);
         return;
     }
     if (fake->floods) {

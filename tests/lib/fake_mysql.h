@@ -19,7 +19,6 @@ typedef struct fake_mysql {
     const char *question; /* the data of that request; NULL: a scramble */
     const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
     int drip_ms;          /* the pause between two bytes of the greeting; 0: it comes at once */
-    bool drips_tls;       /* it begins TLS when the client does, and never ends the handshake */
     bool floods;          /* it accepts any login, and answers the first statement with a packet of a gigabyte */
     bool lets_in;         /* it accepts any login, and drips the answer to the first statement */
     const void *hello;    /* a greeting of `hello_size` bytes in place of the usual one; then the server hangs up */
