@@ -169,9 +169,9 @@ void fuzz_mysql(const uint8_t *data, size_t size)
     while (in.left > 0) {
         scenario_step(&played, &in, &spoken);
         if (fuzz_below(&in, 4))
-            fuzz_host_settle(played.host);
+            scenario_settle(&played);
     }
-    fuzz_host_settle(played.host);
+    scenario_settle(&played);
     scenario_end(&played);
     fuzz_wires_end();
 }

@@ -175,8 +175,7 @@ void fuzz_postgresql(const uint8_t *data, size_t size)
     FUZZ_CHECK(scenario_begin(&played, &simba__backend_postgresql, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
         scenario_step(&played, &in, &server);
-        fuzz_host_settle(played.host);
-        fuzz_host_poll(played.host);
+        scenario_settle(&played);
     }
     scenario_end(&played);
     fuzz_wires_end();

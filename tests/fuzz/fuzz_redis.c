@@ -432,12 +432,11 @@ static void any_step(scenario *played, fuzz_input *in)
     case 7:
         if (fuzz_below(in, 8) == 0)
             fuzz_wire_close(any_wire(in));
-        fuzz_host_settle(played->host);
-        fuzz_host_advance(played->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
+        scenario_settle(played);
+        testhost_advance(played->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
         break;
     }
-    fuzz_host_settle(played->host);
-    fuzz_host_poll(played->host);
+    scenario_settle(played);
 }
 
 void fuzz_redis(const uint8_t *data, size_t size)

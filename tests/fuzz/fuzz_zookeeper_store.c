@@ -347,7 +347,7 @@ static void say(fuzz_input *in, const speech *s)
         return;
     fuzz_wire_send(fuzz_wire_count - 1, s->bytes, first);
     if (first < s->length)
-        fuzz_host_poll(played.host);
+        scenario_settle(&played);
     fuzz_wire_send(fuzz_wire_count - 1, s->bytes + first, s->length - first);
 }
 
@@ -406,8 +406,7 @@ void fuzz_zookeeper(const uint8_t *data, size_t size)
             answer_all(&in);
         else
             scenario_step(&played, &in, &server);
-        fuzz_host_settle(played.host);
-        fuzz_host_poll(played.host);
+        scenario_settle(&played);
     }
     scenario_end(&played);
     fuzz_wires_end();
