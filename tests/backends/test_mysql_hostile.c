@@ -92,7 +92,7 @@ static void no_clear_password(void **state)
         fake_mysql_stop(&fake);
         assert_int_equal(error.code, SIMBA_EPERM);
         assert_in(error.text, "tls=yes");
-        assert_false(fake_mysql_heard(&fake, SECRET));
+        assert_false(fake_has_heard(&fake.ear, SECRET));
     }
 }
 
@@ -113,8 +113,8 @@ static void no_dialog(void **state)
     assert_in(out, "tls=yes");
     assert_in(out, "one\ntwo\n");
     assert_null(strstr(out, "password:"));
-    assert_false(fake_mysql_heard(&fake, "one"));
-    assert_false(fake_mysql_heard(&fake, SECRET));
+    assert_false(fake_has_heard(&fake.ear, "one"));
+    assert_false(fake_has_heard(&fake.ear, SECRET));
 }
 
 /* caching_sha2_password, where the server may ask for the password encrypted with a key that it sends: on a connection that
@@ -141,7 +141,7 @@ static void key_of_our_own(void **state)
     snprintf(rest, sizeof rest, "?server-public-key=%s/public.pem", mariadb.folder);
     const simba_error missing = try_at(&fake, rest);
     assert_int_equal(missing.code, SIMBA_EPERM);
-    assert_int_equal(fake_mysql_heard_size(&fake), 0);
+    assert_int_equal(fake.ear.size, 0);
     if (mysql_get_client_version() < 30320) { /* such a library would ask the server for a key all the same */
         assert_in(missing.text, "3.3.20");
         fake_mysql_stop(&fake);
@@ -155,7 +155,7 @@ static void key_of_our_own(void **state)
     try_at(&fake, rest);                  /* the server hangs up in the end */
     fake_mysql_stop(&fake);
     assert_int_equal(fake.last_size, 4 + 256); /* one block of RSA */
-    assert_false(fake_mysql_heard(&fake, SECRET));
+    assert_false(fake_has_heard(&fake.ear, SECRET));
 }
 
 /* --- TLS ---------------------------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static void no_way_without_tls(void **state)
             fake_mysql_stop(&fake);
             assert_int_equal(error.code, SIMBA_ESTORE);
             assert_in(error.text, "TLS");
-            assert_int_equal(fake_mysql_heard_size(&fake), 0);
+            assert_int_equal(fake.ear.size, 0);
         }
 }
 
@@ -249,7 +249,7 @@ static simba_error greeted_by(const void *bytes, size_t size)
     const simba_error error = try_at(&fake, "");
     fake_mysql_stop(&fake);
     assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
-    assert_int_equal(fake_mysql_heard_size(&fake), 0);
+    assert_int_equal(fake.ear.size, 0);
     return error;
 }
 

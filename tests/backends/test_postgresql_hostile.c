@@ -502,7 +502,7 @@ static void clear_password(void **state)
         skip();
     fake = (fake_postgresql){.greet = ask_for_password, .answer = answer_row};
     assert_no_grant("a password in clear");
-    assert_false(fake_postgresql_heard(&fake, SECRET));
+    assert_false(fake_has_heard(&fake.ear, SECRET));
 }
 
 int main(void)

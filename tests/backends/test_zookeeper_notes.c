@@ -191,8 +191,8 @@ static void about_garbage(void **state)
     zookeeper_close(zh);
 }
 
-/* An observer of a mutex that nobody has contended for yet is told when somebody does. */
-static void observed_before_it_was_used(void **state)
+/* An observer is told when somebody leads a mutex that nobody has contended for yet, and one that nobody contends for any more. */
+static void nobody_contended(void **state)
 {
     (void)state;
     testhost h;
@@ -203,10 +203,14 @@ static void observed_before_it_was_used(void **state)
     assert_int_equal(testhost_watch(&observer, &watched), 0);
     assert_true(testhost_await_pushes(&observer, 1));
     assert_int_equal(observer.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
-    const uint64_t token = lock(&h, "m");
-    assert_true(testhost_await_pushes(&observer, 2));
-    assert_int_equal(observer.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
-    unlock(&h, "m", token);
+    for (size_t i = 1; i < 5; i += 2) {
+        const uint64_t token = lock(&h, "m");
+        assert_true(testhost_await_pushes(&observer, i + 1));
+        assert_int_equal(observer.pushes[i].push.kind, SIMBA_PUSH_ACQUIRED);
+        unlock(&h, "m", token);
+        assert_true(testhost_await_pushes(&observer, i + 2));
+        assert_int_equal(observer.pushes[i + 1].push.kind, SIMBA_PUSH_FREED);
+    }
     testhost_unwatch(&observer, &watched);
     testhost_close(&observer);
     testhost_close(&h);
@@ -241,12 +245,8 @@ static void forget_and_enter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_fenced),
-        cmocka_unit_test(in_order),
-        cmocka_unit_test(about_meddled),
-        cmocka_unit_test(about_garbage),
-        cmocka_unit_test(observed_before_it_was_used),
-        cmocka_unit_test(forget_and_enter),
+        cmocka_unit_test(about_fenced),  cmocka_unit_test(in_order),         cmocka_unit_test(about_meddled),
+        cmocka_unit_test(about_garbage), cmocka_unit_test(nobody_contended), cmocka_unit_test(forget_and_enter),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/fake.h"
 #include "lib/mysql_speech.h"
 
 typedef struct fake_mysql {
@@ -29,18 +30,12 @@ typedef struct fake_mysql {
     int listener;
     pthread_t thread;
     atomic_bool stops;
-    atomic_size_t flooded;     /* how many bytes of the flood went out */
-    atomic_int connections;    /* how many have come */
-    pthread_mutex_t lock;      /* guards the members below; still valid after the stop */
-    unsigned char heard[8192]; /* all that clients have sent */
-    size_t heard_size;
-    size_t last_size; /* of the latest packet */
+    atomic_size_t flooded;  /* how many bytes of the flood went out */
+    atomic_int connections; /* how many have come */
+    fake_ear ear;           /* still good after the stop */
+    size_t last_size;       /* of the latest packet */
 } fake_mysql;
 
 void fake_mysql_start(fake_mysql *fake);
 void fake_mysql_stop(fake_mysql *fake);
-/* Has a client sent these bytes? How many has it sent in all? */
-bool fake_mysql_heard(fake_mysql *fake, const char *text);
-size_t fake_mysql_heard_size(fake_mysql *fake);
-
 #endif

@@ -55,15 +55,6 @@ typedef struct visit {
     int client;
 } visit;
 
-static void keep(fake_postgresql *fake, const char *bytes, size_t size)
-{
-    pthread_mutex_lock(&fake->lock);
-    const size_t room = sizeof fake->heard - fake->heard_size;
-    memcpy(fake->heard + fake->heard_size, bytes, size < room ? size : room);
-    fake->heard_size += size < room ? size : room;
-    pthread_mutex_unlock(&fake->lock);
-}
-
 /* Read exactly `size` bytes; false: the client has gone. */
 static bool hear(fake_postgresql *fake, int client, char *bytes, size_t size)
 {
@@ -76,7 +67,7 @@ static bool hear(fake_postgresql *fake, int client, char *bytes, size_t size)
         const ssize_t got = recv(client, bytes + at, size - at, 0);
         if (got <= 0)
             return false;
-        keep(fake, bytes + at, (size_t)got);
+        fake_hear(&fake->ear, bytes + at, (size_t)got);
         at += (size_t)got;
     }
     return true;
@@ -150,31 +141,15 @@ static void *run(void *arg)
 
 void fake_postgresql_start(fake_postgresql *fake)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fake->listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(fake->listener, 10), 0);
-    assert_int_equal(getsockname(fake->listener, (struct sockaddr *)&address, &size), 0);
-    fake->port = ntohs(address.sin_port);
-    pthread_mutex_init(&fake->lock, NULL);
+    pthread_mutex_init(&fake->ear.lock, NULL);
+    fake->listener = fake_listen(&fake->port);
     assert_int_equal(pthread_create(&fake->thread, NULL, run, fake), 0);
 }
 
 void fake_postgresql_stop(fake_postgresql *fake)
 {
     atomic_store(&fake->stops, true);
-    shutdown(fake->listener, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
-    close(fake->listener);
+    fake_stop_listening(fake->listener, fake->thread);
     while (atomic_load(&fake->open) > 0)
         usleep(1000);
-}
-
-bool fake_postgresql_heard(fake_postgresql *fake, const char *text)
-{
-    pthread_mutex_lock(&fake->lock);
-    const bool heard = memmem(fake->heard, fake->heard_size, text, strlen(text)) != NULL;
-    pthread_mutex_unlock(&fake->lock);
-    return heard;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/fake.h"
 #include "lib/postgresql_speech.h"
 
 typedef enum fake_pg_statement {
@@ -32,14 +33,11 @@ struct fake_postgresql {
     atomic_int connections; /* how many have come */
     atomic_int open;        /* how many of them are still open */
     atomic_size_t sent;     /* bytes, to all of them */
-    pthread_mutex_t lock;   /* guards the members below; still valid after the stop */
-    char heard[65536];      /* all that clients have sent */
-    size_t heard_size;
+    fake_ear ear;           /* still good after the stop */
 };
 
 void fake_postgresql_start(fake_postgresql *fake);
 void fake_postgresql_stop(fake_postgresql *fake);
-bool fake_postgresql_heard(fake_postgresql *fake, const char *text);
 
 /* Send bytes as they are. False: the client has gone, or the test is over. */
 bool fake_pg_send(fake_postgresql *fake, int client, const void *bytes, size_t size);

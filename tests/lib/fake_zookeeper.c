@@ -225,15 +225,9 @@ static void *serve(void *arg)
 
 void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
     memset(fake, 0, sizeof *fake);
     fake->odd = odd;
-    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(fake->listener, (struct sockaddr *)&address, size) != 0 || listen(fake->listener, 8) != 0 ||
-        getsockname(fake->listener, (struct sockaddr *)&address, &size) != 0)
-        abort();
-    fake->port = ntohs(address.sin_port);
+    fake->listener = fake_listen(&fake->port);
     if (pthread_create(&fake->thread, NULL, serve, fake) != 0)
         abort();
 }
@@ -241,7 +235,5 @@ void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
 /* The client is gone by now, or this cuts its connection. */
 void fake_zookeeper_stop(fake_zookeeper *fake)
 {
-    shutdown(fake->listener, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
-    close(fake->listener);
+    fake_stop_listening(fake->listener, fake->thread);
 }

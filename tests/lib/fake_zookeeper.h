@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/fake.h"
+
 /* Kinds of requests, as the protocol numbers them. */
 enum {
     FAKE_HANDSHAKE = 0,
