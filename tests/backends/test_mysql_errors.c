@@ -418,9 +418,5 @@ int main(void)
         cmocka_unit_test_setup(no_signal, setup),
         cmocka_unit_test(about_urls),
     };
-    if (!server_has("mariadbd")) {
-        puts("1..0 # SKIP mariadbd is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, tls_setup, group_teardown);
+    return SERVER_RUN_TESTS("mariadbd", tests, tls_setup, group_teardown);
 }

@@ -360,9 +360,5 @@ int main(void)
         cmocka_unit_test(other_numbers_of_columns),
         cmocka_unit_test(close_beside_a_slow_server),
     };
-    if (!server_has("mariadbd")) {
-        puts("1..0 # SKIP mariadbd is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, hostile_setup, group_teardown);
+    return SERVER_RUN_TESTS("mariadbd", tests, hostile_setup, group_teardown);
 }

@@ -114,9 +114,5 @@ int main(void)
         cmocka_unit_test(cancelled_wait),
         cmocka_unit_test(fail_over),
     };
-    if (!server_has("postgres")) {
-        puts("1..0 # SKIP postgres is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, pair_setup, pair_teardown);
+    return SERVER_RUN_TESTS("postgres", tests, pair_setup, pair_teardown);
 }

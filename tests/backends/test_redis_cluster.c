@@ -221,9 +221,5 @@ int main(void)
         cmocka_unit_test_setup(slot_moves, empty),    /* late: it is elsewhere after it */
         cmocka_unit_test_setup(frozen_master, empty), /* last: the servers do not agree after it */
     };
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, start_group, stop_group);
+    return SERVER_RUN_TESTS("redis-server", tests, start_group, stop_group);
 }

@@ -135,6 +135,5 @@ int main(void)
         cmocka_unit_test_setup(mixed_fleet, setup),
         cmocka_unit_test_setup(upgrade, setup),
     };
-    return server_has("redis-server") ? cmocka_run_group_tests(tests, restart_setup, group_teardown)
-                                      : (puts("1..0 # SKIP redis-server is not installed"), 0);
+    return SERVER_RUN_TESTS("redis-server", tests, restart_setup, group_teardown);
 }

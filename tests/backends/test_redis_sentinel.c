@@ -227,9 +227,5 @@ int main(void)
         cmocka_unit_test(sentinel_password),
         /* last: the replica is the master after it */
     };
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, start_group, stop_group);
+    return SERVER_RUN_TESTS("redis-server", tests, start_group, stop_group);
 }

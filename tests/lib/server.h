@@ -29,6 +29,10 @@ struct server {
 
 /* Is this program installed? */
 bool server_has(const char *program);
+/* Run a group of cmocka's tests, or say that they are skipped because this program is not installed. */
+#define SERVER_RUN_TESTS(program, tests, setup, teardown)                                                              \
+    (server_has(program) ? cmocka_run_group_tests(tests, setup, teardown)                                              \
+                         : (puts("1..0 # SKIP " program " is not installed"), 0))
 /* Run a command of the shell. False: it has failed. */
 bool server_run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What to write before a command that refuses to run as root. */
