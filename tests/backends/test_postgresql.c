@@ -253,7 +253,7 @@ static void departed_waiter(void **state)
 /* The client's end of a connection. */
 static int port_of(const simba__sql_session *session)
 {
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     socklen_t size = sizeof address;
     const simba__pg_conn *conn = session->conn;
     assert_int_equal(getsockname(PQsocket(conn->pg), (struct sockaddr *)&address, &size), 0);

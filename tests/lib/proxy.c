@@ -133,17 +133,6 @@ void proxy_set(proxy *p, proxy_mode mode)
     (void)!write(p->wakeup[1], "", 1);
 }
 
-void proxy_aim(proxy *p, int target)
-{
-    pthread_mutex_lock(&p->lock);
-    p->target = target;
-    for (int i = 0; i < PROXY_LINKS; i++)
-        if (p->links[i][0] >= 0)
-            hang_up(p, i);
-    pthread_mutex_unlock(&p->lock);
-    (void)!write(p->wakeup[1], "", 1);
-}
-
 unsigned proxy_accepted(proxy *p)
 {
     pthread_mutex_lock(&p->lock);

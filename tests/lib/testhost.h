@@ -54,11 +54,8 @@ struct testhost {
     simba_timer *timers[TESTHOST_TIMERS];
     size_t timer_count;
 
-    testhost_push pushes[TESTHOST_PUSHES];
+    testhost_push pushes[TESTHOST_PUSHES]; /* but for NOTED */
     size_t push_count;
-    unsigned noted_pushes;    /* NOTED, which are not among `pushes` */
-    simba_local session_from; /* as last told */
-    int64_t session_ms;
     testhost_listed listed[TESTHOST_LISTED];
     size_t listed_count;
     testhost_found found[TESTHOST_FOUND];
