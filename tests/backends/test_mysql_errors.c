@@ -1,8 +1,6 @@
 /* Each thing that a server can say or do instead of answering, on a real one, and what becomes of the request: the table is
  * in src/stores/mysql/errors.c. */
 #include <arpa/inet.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
 #include <simba.h>
 #include <sys/socket.h>
 

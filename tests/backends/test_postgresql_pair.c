@@ -1,6 +1,5 @@
 /* A primary that answers no commit before its standby has it: what was granted outlives a fail-over, and a primary that has lost
  * its standby grants nothing, whoever tells it not to wait. */
-#include <unistd.h>
 
 #include "backends/test_postgresql.h"
 

@@ -1,6 +1,5 @@
 /* More requests than the server answers in time. */
 #include "backends/test_redis.h"
-#include "core/timing.h"
 
 enum { N = 4000, WINDOW = 256 };
 

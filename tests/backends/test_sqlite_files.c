@@ -1,7 +1,5 @@
 /* The SQLite store and its files: what it makes, what it refuses and leaves alone, what it survives. */
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "backends/test_sqlite.h"

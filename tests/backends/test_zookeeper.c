@@ -1,12 +1,10 @@
 /* The ZooKeeper store by itself: what its URL may say, how names become nodes, who may touch them, what it costs the server.
  * One real server for all. */
-#include <dirent.h>
 #include <pthread.h>
 #include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/cm.h"
 #include "lib/proxy.h"
@@ -17,7 +15,6 @@
 
 #include "client/client.h"
 #include "stores/zookeeper/zookeeper.h"
-#include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
 

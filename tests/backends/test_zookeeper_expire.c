@@ -2,7 +2,6 @@
  * are answered or their connection has ended, and a silent server does not keep it for long. One real server, behind a network
  * that the test breaks. */
 #include <stdio.h>
-#include <string.h>
 
 #include "lib/cm.h"
 #include "lib/proxy.h"

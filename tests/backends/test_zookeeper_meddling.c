@@ -2,7 +2,6 @@
  * the same, and whoever is concerned gets to know. Each contender has a client of its own. */
 #include <simba.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "lib/cm.h"
 #include "lib/raw_zookeeper.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "lib/cm.h"
-#include "lib/proxy.h"
 #include "lib/raw_zookeeper.h"
 #include "lib/referee.h"
 #include "lib/run_zookeeper.h"

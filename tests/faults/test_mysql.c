@@ -2,7 +2,6 @@
  * answers, since a server that forgets can promise nothing. */
 #include <mysql.h>
 #include <signal.h>
-#include <simba.h>
 #include <stdio.h>
 
 #include "faults/plays.h"

@@ -1,7 +1,6 @@
 /* Contenders on a real PostgreSQL server that is maltreated, see plays.h; and its limits for statements and connections. */
 #include <libpq-fe.h>
 #include <signal.h>
-#include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,5 @@
 /* The file that real processes share, when something happens to it: another program sits on SQLite's lock, dies with
  * it, the file is deleted, the disk is full, a process has another clock, and ten processes want the same lock. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Outages that are shorter than the transition cost nobody their leadership (L3), down to the smallest transition for which
  * docs/safety.md promises it on Redis: a connection that is stuck in TCP's back-off must not be the last chance. */
 #include <simba.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 

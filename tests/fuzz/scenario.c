@@ -1,8 +1,6 @@
 /* See scenario.h. */
 #include "fuzz/scenario.h"
 
-#include <string.h>
-
 #include "fuzz/wires.h"
 
 const char *const scenario_mutexes[SCENARIO_MUTEXES] = {"m", "a}:b", "{n}"};

@@ -1,9 +1,6 @@
 /* MariaDB servers, see server.h. */
 #include "lib/server.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
 /* Everything is in `folder`, also its temporary tables: a server that starts deletes all tables that it finds in that
  * place, also those of other running servers, which then report errors or crash. */
 static bool install(const char *folder)
