@@ -6,7 +6,7 @@ if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR SIMBA_SANITIZE OR
     return()
 endif()
 
-simba_glob(_targets tests/fuzz/*.c tests/lib/mysql_speech.c)
+simba_glob(_targets tests/fuzz/*.c tests/lib/*_speech.c tests/lib/testhost.c)
 set(_schedules 1)
 if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
     set(_schedules 0)
@@ -14,7 +14,7 @@ if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
 endif()
 simba_glob(_sources
     src/core/*.c src/util/*.c
-    src/net/buffer.c src/net/endpoint.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
+    src/net/buffer.c src/net/endpoint.c src/net/link.c src/net/reactor.c src/net/resolver.c src/net/tls.c
     src/net/http_parser.c src/net/json.c src/net/json_put.c
     src/client/window.c
     src/stores/sql/*.c src/stores/postgresql/*.c src/stores/mysql/*.c

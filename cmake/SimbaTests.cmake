@@ -48,11 +48,11 @@ set(_test_costs
     "^sim\\.(sim|promises)$=90"
     "^sim\\.(explore|schedules)$=50"
     "^faults\\.redis_(cluster|outage)$=70"
-    "^faults\\.(mysql|postgresql_outage)$=60"
+    "^faults\\.(mysql|postgresql)$=60"
     "^backends\\.postgresql_failover$=60"
     "^tck\\.redis=60"
     "^tck\\.|^mysql8\\.tck$=50"
-    "^faults\\.exit$|^backends\\.zookeeper_memory$|^install\\.docs$=45"
+    "^faults\\.exit$|^faults\\.sweep_alloc|^install\\.docs$=45"
     "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
     "^faults\\.|^torture\\.|^python\\.|^install\\.|^examples\\.hold$=20"
     "^cli\\.=10")
@@ -325,15 +325,18 @@ if(TARGET simba_tck)
     set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endif()
 
-# simba_faults_store(<program> <name> <url> ON <kind> [ONCE]): tests/faults/test_<program>.c on the store of a URL, as
-# faults.<program>_<name>. ON and ONCE: see simba_tck_store.
+# simba_faults_store(<program> <name> <url> [AS <test>] ON <kind> [ONCE]): tests/faults/test_<program>.c on the store of a URL, as
+# faults.<program>_<name>, or <program>_<test>. ON and ONCE: see simba_tck_store.
 function(simba_faults_store program name url)
-    cmake_parse_arguments(PARSE_ARGV 3 arg "ONCE" "ON" "")
+    cmake_parse_arguments(PARSE_ARGV 3 arg "ONCE" "AS;ON" "")
     if(arg_ONCE AND SIMBA_SANITIZE MATCHES "thread")
         return()
     endif()
+    if(NOT arg_AS)
+        set(arg_AS ${name})
+    endif()
     if(TARGET test_faults_${program} AND name IN_LIST SIMBA_BACKENDS)
-        _simba_add_test(faults ${program}_${name}
+        _simba_add_test(faults ${program}_${arg_AS}
             COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_${program}> ${url})
     endif()
 endfunction()

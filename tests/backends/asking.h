@@ -6,7 +6,6 @@
 
 #include "lib/cm.h"
 #include "lib/testhost.h"
-#include "util/clock.h"
 
 /* One request, answered; the reply is copied. */
 static inline simba_reply ask(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
@@ -44,15 +43,6 @@ static inline simba_note read_note(testhost *h, const char *mutex)
     h->note = (simba_note)SIMBA_NOTE_INIT;
     ask(h, SIMBA_OP_READ_NOTE, mutex, "", 0, 0);
     return h->note;
-}
-
-/* Does it hear within this time that a note has changed? */
-static inline bool await_noted(testhost *h, int64_t ms)
-{
-    const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
-    while (h->noted_pushes == 0 && simba__clock_boot().ns < end_ns)
-        testhost_pump(h, NULL, 5);
-    return h->noted_pushes > 0;
 }
 
 static inline void assert_mine(simba_reply reply)

@@ -3,7 +3,6 @@
 #ifndef TESTS_BACKENDS_FAKE_REDIS_H
 #define TESTS_BACKENDS_FAKE_REDIS_H
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/cm.h"
+#include "lib/fake.h"
 
 enum { FAKE_CONNECTIONS = 16, FAKE_SEEN = 1 << 18 };
 
@@ -155,24 +155,16 @@ static inline void fake_hang_up(fake_redis *fake)
 
 static inline void fake_start(fake_redis *fake)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
     pthread_mutex_init(&fake->lock, NULL);
     for (size_t i = 0; i < FAKE_CONNECTIONS; i++)
         fake->fds[i] = -1;
-    fake->fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fake->fd, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(getsockname(fake->fd, (struct sockaddr *)&address, &size), 0);
-    assert_int_equal(listen(fake->fd, 8), 0);
-    fake->port = ntohs(address.sin_port);
+    fake->fd = fake_listen(&fake->port);
     assert_int_equal(pthread_create(&fake->thread, NULL, fake_run, fake), 0);
 }
 
 static inline void fake_stop(fake_redis *fake)
 {
-    shutdown(fake->fd, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
-    close(fake->fd);
+    fake_stop_listening(fake->fd, fake->thread);
 }
 
 #endif

@@ -2,60 +2,10 @@
  * is told what. */
 #include "backends/test_mysql.h"
 
-#include "backends/sql_operations.h"
 #include "stores/sql/row.h"
 #include "util/random.h"
 
 /* --- batches --------------------------------------------------------------------------------------------------- */
-
-/* Seven hundred renewals, and as many releases, are two transactions: a batch has 512. Each has five statements: begin, lock, the
- * time, write and commit. */
-static void few_statements(void **state)
-{
-    (void)state;
-    uint64_t tokens[MANY];
-    open_store(&a);
-    ask_many(SIMBA_OP_ACQUIRE, NULL);
-    for (int i = 0; i < MANY; i++)
-        tokens[i] = requests[i].request.reply.owner.token;
-    for (int round = 0; round < 2; round++) {
-        const long long written = counter("Com_insert");
-        const long long questions = counter("Questions");
-        const long long commits = counter("Com_commit");
-        ask_many(round ? SIMBA_OP_RELEASE : SIMBA_OP_RENEW, tokens);
-        assert_int_equal(counter("Com_commit") - commits, 2);
-        assert_int_equal(counter("Com_insert") - written, 2);
-        assert_true(counter("Questions") - questions < 20); /* those for the counters among them */
-    }
-    assert_string_equal(say("select count(*), sum(version) from simba_mutex where owner_id = ''"), "700 1400");
-    testhost_close(&a);
-}
-
-/* Acquire-and-get-owner on a row that is not there yet: the row is made, and then it is one transaction; whoever comes
- * second finds the first. */
-static void fresh_row(void **state)
-{
-    (void)state;
-    open_store(&a);
-    open_store(&b);
-    acquire(&a, "other", "me", 1);
-    const long long commits = counter("Com_commit");
-    testhost_request mine = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "fresh", "me", 1, 0);
-    testhost_request yours = testhost_request_of(&b, SIMBA_OP_ACQUIRE, "fresh", "you", 2, 0);
-    testhost_submit(&a, &mine);
-    testhost_submit(&b, &yours);
-    testhost_flush(&a);
-    testhost_flush(&b);
-    await_answers(&a);
-    await_answers(&b);
-    assert_mine(mine.request.reply);
-    assert_int_equal(mine.request.reply.owner.token, 1);
-    assert_int_equal(mine.request.reply.owner.transition_at_ms - mine.request.reply.owner.acquired_at_ms, 16000);
-    assert_owned_by(yours.request.reply, "me");
-    assert_int_equal(counter("Com_commit") - commits, 1);
-    testhost_close(&a);
-    testhost_close(&b);
-}
 
 /* A row that cannot be written fails alone. */
 static void about_neighbours(void **state)
@@ -89,33 +39,6 @@ static void about_neighbours(void **state)
     say("alter table simba_mutex modify version bigint unsigned not null");
     open_store(&a);
     assert_int_equal(acquire(&a, "b", "me", 1).owner.token, UINT64_C(4294967296));
-    testhost_close(&a);
-}
-
-/* A row does not fit, and the server says so: nothing of the batch is written, and each request is carried out by itself, so that
- * everybody hears what really became of theirs. */
-static void write_fails(void **state)
-{
-    (void)state;
-    open_store(&a);
-    ask_many(SIMBA_OP_ACQUIRE, NULL);
-    open_store(&b);
-    acquire(&b, "earlier", "me", 1);
-    say("alter table simba_mutex modify owner_id varchar(128) character set latin1 not null");
-    testhost_request odd =
-        testhost_request_of(&b, SIMBA_OP_ACQUIRE, "z", "\xE4\xBA\x92", 3, 0); /* no such letter there */
-    testhost_submit(&b, &odd);
-    for (int i = 0; i < MANY; i++) {
-        requests[i] = testhost_request_of(&b, SIMBA_OP_FORCE_RELEASE, many_names[i], "", 0, 0);
-        requests[i].request.deadline.ns += 60000 * SIMBA__NS_PER_MS;
-        testhost_submit(&b, &requests[i]);
-    }
-    testhost_flush(&b);
-    await_answers(&b);
-    assert_int_equal(odd.error.code, SIMBA_ESTORE);
-    for (int i = 0; i < MANY; i++)
-        assert_mine(requests[i].request.reply);
-    testhost_close(&b);
     testhost_close(&a);
 }
 
@@ -159,81 +82,6 @@ static void select_limit(void **state)
 }
 
 /* --- watching ---------------------------------------------------------------------------------------------------- */
-
-/* Let time pass in small steps; how many selects that took. */
-static long long pass(testhost *h, int64_t ms)
-{
-    const simba__sql_store *sql = h->store;
-    const long long before = counter("Com_select");
-    for (int64_t i = 0; i < ms; i += 5) {
-        testhost_advance(h, 5);
-        while (sql->reads_by)
-            testhost_pump(h, NULL, 1);
-    }
-    return counter("Com_select") - before;
-}
-
-/* All that are watched are read by one query; it comes often at first, and less than twice a second later on. A renewal
- * is passed on, a release wakes, in a tenth of a second at first and in one later. */
-static void about_watch(void **state)
-{
-    (void)state;
-    simba_watch watches[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
-    open_store(&a);
-    open_store(&b);
-    a.still_at =
-        simba__clock_boot(); /* the pauses between looks grow with the steps alone, however busy the machine is */
-    assert_mine(acquire(&b, "a", "you", 1));
-    for (int i = 0; i < 3; i++)
-        watch(&a, &watches[i]);
-    assert_in_range(pass(&a, 1000), 10, 30); /* not three times as many */
-    assert_int_equal(a.push_count, 0);
-    assert_mine(ask(&b, SIMBA_OP_RELEASE, "a", "you", 1, 1));
-    pass(&a, 100);
-    assert_int_equal(a.push_count, 1);
-    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
-    assert_ptr_equal(a.pushes[0].watch, &watches[0]);
-
-    pass(&a, 15000);
-    assert_true(pass(&a, 10000) < 20);
-    assert_mine(acquire(&b, "b", "you", 2));
-    pass(&a, 1000);
-    assert_int_equal(a.push_count, 2);
-    assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
-    assert_string_equal(a.pushes[1].push.owner.id, "you");
-    await_tick();
-    assert_mine(ask(&b, SIMBA_OP_RENEW, "b", "you", 2, 1));
-    pass(&a, 1000);
-    assert_int_equal(a.push_count, 3);
-    assert_int_equal(a.pushes[2].push.kind, SIMBA_PUSH_ACQUIRED);
-    expire("b");
-    pass(&a, 1000);
-    assert_int_equal(a.push_count, 4);
-    assert_int_equal(a.pushes[3].push.kind, SIMBA_PUSH_RELEASED);
-    for (int i = 0; i < 3; i++)
-        testhost_unwatch(&a, &watches[i]);
-    assert_int_equal(pass(&a, 2000), 0);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
-/* A change by the same client is told at once, without a look. */
-static void watch_own(void **state)
-{
-    (void)state;
-    simba_watch watched = {.mutex = "a"};
-    open_store(&a);
-    const simba_reply won = acquire(&a, "a", "me", 1);
-    watch(&a, &watched);
-    ask(&a, SIMBA_OP_RELEASE, "a", "me", 1, won.owner.token);
-    assert_int_equal(a.push_count, 1);
-    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
-    acquire(&a, "a", "me", 2);
-    assert_int_equal(a.push_count, 2);
-    assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
-    testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
 
 /* The client library blocks for as long as it likes, so a thread that has other things to do does not get into it. */
 static void jobs_are_for_patient_threads(void **state)
@@ -301,41 +149,6 @@ static void older_row(void **state)
     assert_true(next.owner.token > held.owner.token);
     testhost_unwatch(&a, &watched);
     testhost_close(&a);
-}
-
-/* The same, and it is another server that has the older row: the way to it leads elsewhere from one moment to the next. */
-static void other_server(void **state)
-{
-    (void)state;
-    char url[128];
-    proxy way;
-    server other;
-    server_init(&other);
-    if (!server_start_mariadb(&other, NULL))
-        fail_msg("mariadbd does not start; see %s/log", other.folder);
-    proxy_start(&way, mariadb.port);
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes", other.port);
-    open_at(&b, url);
-    assert_int_equal(acquire(&b, "orders", "they", 9).owner.token, 1);
-    assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "they", 9, 1));
-    testhost_close(&b);
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes", way.port);
-    open_at(&a, url);
-    for (int i = 0; i < 5; i++) {
-        const simba_reply won = acquire(&a, "orders", "me", 1);
-        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
-    }
-    const simba_reply held = acquire(&a, "orders", "me", 1);
-    assert_mine(held);
-    proxy_aim(&way, other.port);
-    assert_owned_by(acquire(&a, "orders", "you", 2), "");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, held.owner.token), "");
-    const simba_reply next = acquire(&a, "orders", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > held.owner.token);
-    testhost_close(&a);
-    proxy_stop(&way);
-    server_fini(&other);
 }
 
 /* The server's clock steps back by an hour, which is as if all rows were an hour ahead: whoever holds a mutex keeps it,
@@ -412,19 +225,12 @@ static void agrees_with_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SQL_OPERATIONS_TESTS,
-        cmocka_unit_test_setup(few_statements, setup),
-        cmocka_unit_test_setup(fresh_row, setup),
         cmocka_unit_test_setup(about_neighbours, setup),
-        cmocka_unit_test_setup(write_fails, setup),
         cmocka_unit_test_setup(chained_commits, setup),
         cmocka_unit_test_setup(select_limit, setup),
-        cmocka_unit_test_setup(about_watch, setup),
-        cmocka_unit_test_setup(watch_own, setup),
         cmocka_unit_test_setup(jobs_are_for_patient_threads, setup),
         cmocka_unit_test_setup(renewal_by_another_connection, setup),
         cmocka_unit_test_setup(older_row, setup),
-        cmocka_unit_test_setup(other_server, setup),
         cmocka_unit_test_setup(clock_steps_back, setup),
         cmocka_unit_test_setup(agrees_with_the_model, setup),
     };

@@ -106,10 +106,7 @@ static inline int setup(void **state)
     return 0;
 }
 
-/* Without the program there is nothing to test. */
-#define RUN_MYSQL_TESTS(tests)                                                                                         \
-    (server_has("mariadbd") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
-                            : (puts("1..0 # SKIP mariadbd is not installed"), 0))
+#define RUN_MYSQL_TESTS(tests) SERVER_RUN_TESTS("mariadbd", tests, group_setup, group_teardown)
 
 /* Watch, and be told what there is. */
 static inline void watch(testhost *h, simba_watch *watched)

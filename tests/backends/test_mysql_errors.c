@@ -1,8 +1,6 @@
 /* Each thing that a server can say or do instead of answering, on a real one, and what becomes of the request: the table is
  * in src/stores/mysql/errors.c. */
 #include <arpa/inet.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
 #include <simba.h>
 #include <sys/socket.h>
 
@@ -157,56 +155,7 @@ static void too_many(void **state)
     say("drop user worker@'%%'");
 }
 
-/* A replica, or a primary that was demoted: unavailable, and another connection is made. */
-static void read_only(void **state)
-{
-    (void)state;
-    say("create or replace user worker@'%%'");
-    say("grant all on simba.* to worker@'%%'");
-    open_at(&a, url_of("worker", "simba?create=yes"));
-    assert_mine(acquire(&a, "orders", "me", 1));
-    say("set global read_only = 1");
-    const long long before = counter("Connections");
-    assert_refused(&a, SIMBA_EUNAVAILABLE, "read-only");
-    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0); /* that still works */
-    assert_true(counter("Connections") > before);
-    say("set global read_only = 0");
-    assert_recovers(&a);
-    testhost_close(&a);
-    say("drop user worker@'%%'");
-}
-
 /* --- connections -------------------------------------------------------------------------------------------- */
-
-static void kill_others(void)
-{
-    char id[32];
-    for (;;) {
-        snprintf(id, sizeof id, "%s",
-                 say("select coalesce(min(id), 0) from information_schema.processlist "
-                     "where id <> connection_id() and user = 'root'"));
-        if (strcmp(id, "0") == 0)
-            break;
-        char sql[64];
-        snprintf(sql, sizeof sql, "kill %s", id);
-        mysql_query(raw, sql); /* it may have ended by itself */
-    }
-}
-
-/* Connections that were killed while they were idle: nobody notices. */
-static void about_killed(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    kill_others();
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
-    kill_others();
-    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
-    kill_others();
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
-    testhost_close(&a);
-}
 
 /* Connecting takes longer than a request has time. The next one finds the connection made. */
 static void slow_to_connect(void **state)
@@ -230,83 +179,6 @@ static void slow_to_connect(void **state)
     assert_mine(acquire(&a, "orders", "me", 1));
     assert_int_equal(counter("Connections"), before);
     testhost_close(&a);
-}
-
-/* The server is gone, and comes back. */
-static void about_restart(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    mysql_close(raw);
-    raw = NULL;
-    server_signal(&mariadb, SIGKILL);
-    assert_refused(&a, SIMBA_EUNAVAILABLE, "127.0.0.1");
-    start_mariadb(NULL);
-    assert_recovers(&a);
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
-    testhost_close(&a);
-}
-
-/* A server that takes connections and says nothing: requests end in time, and so does closing the client. */
-static void about_silent(void **state)
-{
-    (void)state;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(listener, 10), 0);
-    getsockname(listener, (struct sockaddr *)&address, &size);
-    char url[128];
-    snprintf(url, sizeof url,
-             "mysql://root@127.0.0.1:%d/simba?connect-timeout=1s&timeout=1s&ttl=400ms&transition=400ms",
-             ntohs(address.sin_port));
-    simba_client *client;
-    simba_locker *locker;
-    simba_error err = {0};
-    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
-    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
-    const int64_t began_ns = simba__clock_boot().ns;
-    assert_true(simba_locker_acquire(locker, 300, &err) < 0);
-    assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 200, 900); /* a connect has a second */
-    simba_locker_free(locker);
-    assert_int_equal(simba_client_close(client), 0);
-    assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 200, 9000);
-    close(listener);
-}
-
-/* A server that freezes while a thread of ours does the work for itself: it comes back soon after its time is over. */
-static void about_frozen(void **state)
-{
-    (void)state;
-    char url[128];
-    snprintf(url, sizeof url, "%s&ttl=400ms&transition=400ms", mysql_url);
-    simba_client *client;
-    simba_locker *locker;
-    simba_error err = {0};
-    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
-    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
-    for (int i = 0; i < 3; i++) { /* connected by now */
-        assert_int_equal(simba_locker_acquire(locker, 5000, &err), 0);
-        assert_int_equal(simba_locker_release(locker, &err), 0);
-    }
-    server_signal(&mariadb, SIGSTOP);
-    const int64_t began_ns = simba__clock_boot().ns;
-    assert_int_equal(simba_locker_acquire(locker, 300, &err), SIMBA_EUNAVAILABLE);
-    assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 150,
-                    3500); /* a silent connection has four seconds */
-    server_signal(&mariadb, SIGCONT);
-    assert_int_equal(simba_locker_acquire(locker, 5000, &err), 0);
-    simba_locker_free(locker);
-    assert_int_equal(simba_client_close(client), 0);
-}
-
-static int thaw(void **state)
-{
-    (void)state;
-    server_signal(&mariadb, SIGCONT);
-    return 0;
 }
 
 /* --- locks ------------------------------------------------------------------------------------------------- */
@@ -395,54 +267,6 @@ static void locked_rows(void **state)
     testhost_close(&a);
 }
 
-/* Somebody keeps the whole table from us: what is asked waits until its time is over, and nothing is lost. */
-static void locked_table(void **state)
-{
-    (void)state;
-    open_store(&a);
-    acquire(&a, "orders", "me", 1);
-    MYSQL *other = connect_raw();
-    say_on(other, "lock tables simba_mutex write");
-    testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, 1);
-    r.request.deadline.ns += 6000 * SIMBA__NS_PER_MS;
-    testhost_submit(&a, &r);
-    testhost_flush(&a);
-    assert_false(testhost_pump(&a, &r.done, 1500)); /* the server gives the lock up after a second */
-    say_on(other, "unlock tables");
-    await_answers(&a);
-    assert_mine(r.request.reply);
-    mysql_close(other);
-    testhost_close(&a);
-}
-
-/* The server takes small packets only: more statements, and everything works. */
-static void small_packets(void **state)
-{
-    (void)state;
-    enum { N = 100 };
-    static testhost_request r[N];
-    static char names[N][270];
-    say("set global max_allowed_packet = 4096");
-    open_store(&a);
-    for (int i = 0; i < N; i++) {
-        memset(names[i], 0, sizeof names[i]);
-        for (int k = 0; k < 64; k++)
-            strcat(names[i], "\U0001F512");
-        snprintf(names[i] + strlen(names[i]), 4, "%02d", i);
-        r[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
-        testhost_submit(&a, &r[i]);
-    }
-    testhost_flush(&a);
-    await_answers(&a);
-    for (int i = 0; i < N; i++) {
-        if (r[i].request.reply.status < 0)
-            fail_msg("%s", r[i].error.text);
-        assert_mine(r[i].request.reply);
-    }
-    testhost_close(&a);
-    say("set global max_allowed_packet = 16777216");
-}
-
 /* --- ways to the server ------------------------------------------------------------------------------------ */
 
 /* How long a busy machine may take to shake hands over TLS. */
@@ -486,51 +310,6 @@ static void about_ways(void **state)
     testhost_close(&a);
 }
 
-/* Greets one client as the server does, and hangs up when that begins to talk TLS. */
-static void *greet_and_go(void *arg)
-{
-    const int listener = *(const int *)arg;
-    char bytes[1024];
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)mariadb.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int upstream = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int client = accept(listener, NULL, NULL);
-    bool done = connect(upstream, (struct sockaddr *)&address, sizeof address) == 0;
-    const ssize_t length = recv(upstream, bytes, sizeof bytes, 0);
-    done = done && length > 0 && send(client, bytes, (size_t)length, MSG_NOSIGNAL) == length;
-    done = done && recv(client, bytes, 36, MSG_WAITALL) == 36 && recv(client, bytes, sizeof bytes, 0) > 0;
-    shutdown(client, SHUT_WR);
-    while (recv(client, bytes, sizeof bytes, 0) > 0)
-        ;
-    close(client);
-    close(upstream);
-    return done ? NULL : "failed";
-}
-
-/* A server that goes away in the middle of a TLS handshake is unavailable: nobody was refused anything. */
-static void lost_handshake(void **state)
-{
-    (void)state;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(listener, 10), 0);
-    getsockname(listener, (struct sockaddr *)&address, &size);
-    pthread_t thread;
-    void *failed;
-    assert_int_equal(pthread_create(&thread, NULL, greet_and_go, &listener), 0);
-    char url[128];
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?tls=yes&verify=no&connect-timeout=%ds",
-             ntohs(address.sin_port), SLOW_HANDSHAKE_S);
-    open_at(&a, url);
-    assert_refused(&a, SIMBA_EUNAVAILABLE, "TLS");
-    pthread_join(thread, &failed);
-    assert_null(failed);
-    close(listener);
-    testhost_close(&a);
-}
-
 static volatile sig_atomic_t pipes_broken;
 
 static void on_broken_pipe(int number)
@@ -554,28 +333,6 @@ static void break_connections(void)
     for (int fd = 3; fd < 256; fd++)
         if (is_ours(fd))
             shutdown(fd, SHUT_RDWR);
-}
-
-/* The kernel probes connections that are idle, so that no router forgets them. */
-static void about_idle(void **state)
-{
-    (void)state;
-    unsigned seen = 0;
-    open_at(&a, url_of("root", "simba?create=yes"));
-    acquire(&a, "orders", "me", 1);
-    for (int fd = 3; fd < 256; fd++) {
-        int on = 0, idle_s = 0;
-        socklen_t size = sizeof on;
-        if (!is_ours(fd))
-            continue;
-        seen++;
-        assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
-        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size), 0);
-        assert_int_equal(on, 1);
-        assert_int_equal(idle_s, 10);
-    }
-    assert_true(seen > 0);
-    testhost_close(&a);
 }
 
 /* Over TLS a connection that is gone means no signal, neither to a job nor when the client is closed. */
@@ -652,25 +409,12 @@ int main(void)
         cmocka_unit_test_setup(about_login, setup),
         cmocka_unit_test_setup(missing_rights, setup),
         cmocka_unit_test_setup(too_many, setup),
-        cmocka_unit_test_setup(read_only, setup),
-        cmocka_unit_test_setup(about_killed, setup),
         cmocka_unit_test_setup(slow_to_connect, setup),
-        cmocka_unit_test_setup(about_silent, setup),
-        cmocka_unit_test_setup_teardown(about_frozen, setup, thaw),
         cmocka_unit_test_setup(locked_row, setup),
         cmocka_unit_test_setup(locked_rows, setup),
-        cmocka_unit_test_setup(locked_table, setup),
-        cmocka_unit_test_setup(small_packets, setup),
         cmocka_unit_test_setup(about_ways, setup),
-        cmocka_unit_test_setup(lost_handshake, setup),
         cmocka_unit_test_setup(no_signal, setup),
-        cmocka_unit_test_setup(about_idle, setup),
         cmocka_unit_test(about_urls),
-        cmocka_unit_test_setup(about_restart, setup),
     };
-    if (!server_has("mariadbd")) {
-        puts("1..0 # SKIP mariadbd is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, tls_setup, group_teardown);
+    return SERVER_RUN_TESTS("mariadbd", tests, tls_setup, group_teardown);
 }

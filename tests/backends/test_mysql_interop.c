@@ -1,9 +1,5 @@
 /* Simba on the JVM and we contend for the same mutex. The JVM side is played by its plain statements, on the table that it
  * makes; nothing of ours is in them. */
-#include <pthread.h>
-#include <simba.h>
-#include <stdatomic.h>
-
 #include "backends/test_mysql.h"
 
 #define JVM_NOW "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
@@ -81,22 +77,6 @@ static void about_jvm_holds(void **state)
     assert_string_equal(say("select count(nonce) from simba_mutex"), "1");
 }
 
-/* A grant of ours that has ended, and then one of a JVM contender under the same id: not ours, although our columns still
- * tell of ours. It has no token. */
-static void jvm_holds_after_our_end(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_mine(acquire(&a, "orders", "me", 1));
-    expire("orders");
-    assert_string_equal(jvm_acquire("orders", "me", 10000, 6000), "me");
-    const simba_reply seen = acquire(&a, "orders", "me", 1);
-    assert_owned_by(seen, "me");
-    assert_int_equal(seen.owner.token, 0);
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "me");
-    testhost_close(&a);
-}
-
 /* What we hold no JVM contender gets, until we release or the lease has ended; and it sees whose it is. */
 static void we_hold(void **state)
 {
@@ -111,17 +91,6 @@ static void we_hold(void **state)
     assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id from simba_mutex"), "0 0 0 ");
     assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "jvm");
     assert_owned_by(acquire(&a, "orders", "me", 1), "jvm");
-    testhost_close(&a);
-}
-
-/* A JVM contender that was given our id renews what we hold and takes it over by that. We learn of it when we renew. */
-static void jvm_under_our_id(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_string_equal(jvm_acquire("orders", "me", 10000, 6000), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "me");
     testhost_close(&a);
 }
 
@@ -178,96 +147,37 @@ static void jvm_renews_on_its_table(void **state)
     testhost_close(&a);
 }
 
-/* --- a fight ------------------------------------------------------------------------------------------- */
-
-enum { ROUNDS = 40 };
-
-static atomic_int inside;
-static atomic_int conflicts;
-
-static void stay_inside(void)
-{
-    if (atomic_fetch_add(&inside, 1) != 0)
-        atomic_fetch_add(&conflicts, 1);
-    usleep(500);
-    atomic_fetch_sub(&inside, 1);
-}
-
-static void *jvm_fights(void *arg)
-{
-    const char *id = arg;
-    MYSQL *mysql = connect_raw();
-    char sql[256];
-    snprintf(sql, sizeof sql,
-             "update simba_mutex set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', "
-             "version = version + 1 where mutex = 'fight' and owner_id = '%s'",
-             id);
-    for (int i = 0; i < ROUNDS;) {
-        if (strcmp(jvm_acquire_on(mysql, "fight", id, 10000, 6000), id) != 0) {
-            usleep(1000);
-            continue;
-        }
-        stay_inside();
-        if (mysql_query(mysql, sql) != 0)
-            atomic_fetch_add(&conflicts, 1);
-        i++;
-    }
-    mysql_close(mysql);
-    return NULL;
-}
-
-static void *we_fight(void *arg)
-{
-    simba_client *client = arg;
-    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
-    if (simba_locker_new(client, "fight", NULL, NULL, &locker) < 0)
-        return "new";
-    for (int i = 0; i < ROUNDS; i++) {
-        if (simba_locker_acquire(locker, 30000, NULL) < 0)
-            return "acquire";
-        stay_inside();
-        if (simba_locker_release(locker, NULL) < 0)
-            return "release";
-    }
-    return NULL;
-}
-
-/* Two of either kind take turns on one mutex: never two inside, and everybody gets there. */
-static void about_fight(void **state)
+/* A contender on the JVM neither sees nor harms the note, and what was forgotten is known again when it takes it. */
+static void notes_beside_the_jvm(void **state)
 {
     (void)state;
-    simba_client *clients[2];
-    pthread_t threads[4];
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(simba_client_open(mysql_url, NULL, NULL, &clients[i]), 0);
-        assert_int_equal(simba_client_prepare(clients[i], NULL), 0);
-    }
-    for (int i = 0; i < 2; i++)
-        pthread_create(&threads[i], NULL, we_fight, clients[i]);
-    pthread_create(&threads[2], NULL, jvm_fights, "0:1@jvm");
-    pthread_create(&threads[3], NULL, jvm_fights, "1:1@jvm");
-    for (int i = 0; i < 4; i++) {
-        void *failed = NULL;
-        pthread_join(threads[i], &failed);
-        if (failed)
-            fail_msg("%s failed", (const char *)failed);
-    }
-    assert_int_equal(conflicts, 0);
-    assert_true(atoi(say("select version from simba_mutex where mutex = 'fight'")) >= 8 * ROUNDS);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(simba_client_close(clients[i]), 0);
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "page 1"));
+    expire("orders");
+    assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "jvm");
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 2, "late").outcome, SIMBA_NOT_MINE);
+    assert_memory_equal(read_note(&a, "orders").bytes, "page 1", 6);
+    expire("orders");
+    assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
+    assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "jvm");
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    expire("orders");
+    testhost_close(&a);
+    open_store(&b);
+    assert_true(acquire(&b, "orders", "you", 2).owner.token > token + 2);
+    testhost_close(&b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(about_jvm_holds, jvm_setup),
-        cmocka_unit_test_setup(jvm_holds_after_our_end, jvm_setup),
         cmocka_unit_test_setup(we_hold, jvm_setup),
-        cmocka_unit_test_setup(jvm_under_our_id, jvm_setup),
         cmocka_unit_test_setup(jvm_releases_to_us, jvm_setup),
         cmocka_unit_test_setup(jvm_renews_on_its_table, jvm_setup),
-        cmocka_unit_test_setup(about_fight, jvm_setup),
+        cmocka_unit_test_setup(notes_beside_the_jvm, jvm_setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

@@ -6,28 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "backends/sql_operations.h"
 #include "core/reply.h"
 #include "core/row.h"
 #include "util/clock.h"
 #include "util/random.h"
 
 /* --- operations ------------------------------------------------------------------------------------------------ */
-
-/* A lease is good until its end by the server's clock, and over after it. */
-static void lease_end(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    const char *now = "floor(extract(epoch from clock_timestamp()) * 1000)";
-    say("update simba_mutex set transition_at = %s + 60000", now);
-    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
-    say("update simba_mutex set transition_at = %s - 1", now);
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
-    assert_mine(acquire(&a, "orders", "you", 2));
-    testhost_close(&a);
-}
 
 /* A row that cannot be ours is left out of the list and named in the log. */
 static void list_beside_bad_row(void **state)
@@ -39,6 +23,17 @@ static void list_beside_bad_row(void **state)
     ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
     assert_int_equal(a.listed_count, 1);
     assert_in(a.log, "odd: version is out of range");
+    testhost_close(&a);
+}
+
+/* Somebody else has made the note longer than a note can be: that is an error for its mutex alone. */
+static void note_too_long(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    say("update simba_mutex set note = convert_to(repeat('x', 1025), 'utf8'), note_token = 1, note_number = 1");
+    assert_note_too_long();
     testhost_close(&a);
 }
 
@@ -112,31 +107,6 @@ static void decides_like_core(void **state)
 }
 
 /* --- statements --------------------------------------------------------------------------------------------------- */
-
-/* Requests of one moment are one transaction of two packets, or one for each 512; a single one has as many. */
-static void few_statements(void **state)
-{
-    (void)state;
-    static uint64_t tokens[MANY];
-    open_store(&a);
-    acquire(&a, "one", "me", 1);
-    ask(&a, SIMBA_OP_RELEASE, "one", "me", 1, 0);
-    unsigned before = decisions();
-    ask_many(SIMBA_OP_ACQUIRE, NULL);
-    assert_int_equal(decisions() - before, 4); /* each batch begins again when it has made its rows */
-    for (int i = 0; i < MANY; i++)
-        tokens[i] = requests[i].request.reply.owner.token;
-    before = decisions();
-    ask_many(SIMBA_OP_RENEW, tokens);
-    ask_many(SIMBA_OP_RELEASE, tokens);
-    assert_int_equal(decisions() - before, 4);
-    before = logged("LOG:  ");
-    const simba_reply won = acquire(&a, "one", "me", 1);
-    ask(&a, SIMBA_OP_RENEW, "one", "me", 1, won.owner.token);
-    ask(&a, SIMBA_OP_RELEASE, "one", "me", 1, won.owner.token);
-    assert_int_equal(logged("LOG:  ") - before, 6);
-    testhost_close(&a);
-}
 
 /* A row that somebody else has locked delays nobody else's, and is answered when it is free. */
 static void locked_row(void **state)
@@ -217,52 +187,6 @@ static void release_is_pushed(void **state)
     testhost_close(&b);
 }
 
-/* How much the server had to do with its queue of notifications, by its own count, which it gets from connections that end. */
-static long count_notifications(void)
-{
-    for (int i = 0; i < 500; i++) {
-        if (strcmp(say("select count(*) from pg_stat_activity where application_name = 'simba'"), "0") == 0)
-            return strtol(say("select blks_zeroed + blks_hit from pg_stat_slru where name = 'Notify'"), NULL, 10);
-        usleep(10000);
-    }
-    fail_msg("connections that were closed are still there");
-    return -1;
-}
-
-/* Nobody waits, or nobody any more, so nobody is notified. */
-static void no_notification_for_nobody(void **state)
-{
-    (void)state;
-    open_store(&a);
-    open_store(&b);
-    acquire(&a, "orders", "me", 1);
-    testhost_close(&a);
-    testhost_close(&b);
-    const long before = count_notifications();
-    open_store(&a);
-    open_store(&b);
-    acquire(&a, "invoices", "me", 1);
-    wait_in_line(&b, "invoices", "you", 2); /* for another one */
-    acquire(&a, "orders", "me", 1);
-    acquire(&a, "orders", "you", 2); /* in no line */
-    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
-    acquire(&a, "orders", "me", 1);
-    wait_in_line(&b, "orders", "you", 2);
-    ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0); /* it leaves again */
-    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
-    testhost_close(&a);
-    testhost_close(&b);
-    assert_int_equal(count_notifications(), before);
-    open_store(&a);
-    open_store(&b);
-    acquire(&a, "orders", "me", 1);
-    wait_in_line(&b, "orders", "you", 2);
-    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
-    testhost_close(&a);
-    testhost_close(&b);
-    assert_true(count_notifications() > before);
-}
-
 /* The first in the queue is told first. If it does not come, the second finds out by itself. */
 static void first_in_line(void **state)
 {
@@ -301,31 +225,6 @@ static void first_in_line(void **state)
     testhost_close(&c);
 }
 
-/* A client with many waiters dies, and does not keep the others from being told. */
-static void dead_client(void **state)
-{
-    (void)state;
-    simba_watch watched = {.mutex = "orders"};
-    open_store(&a);
-    open_store(&b);
-    open_store(&c);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    for (uint64_t nonce = 2; nonce < 6; nonce++)
-        wait_in_line(&b, "orders", "you", nonce);
-    say("update simba_mutex_waiters set since = since - 1000");
-    assert_int_equal(wait_in_line(&c, "orders", "they", 6).place, 5);
-    assert_int_equal(testhost_watch(&c, &watched), 0);
-    await_hearing(&c, SIMBA__SQL_HEARS);
-    testhost_pump(&c, NULL, 100); /* it has looked, and relies on notifications */
-    c.push_count = 0;
-    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
-    assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 1000));
-    testhost_unwatch(&c, &watched);
-    testhost_close(&a);
-    testhost_close(&b);
-    testhost_close(&c);
-}
-
 /* Who was told and leaves without taking it passes it on. */
 static void departed_waiter(void **state)
 {
@@ -354,36 +253,11 @@ static void departed_waiter(void **state)
 /* The client's end of a connection. */
 static int port_of(const simba__sql_connection *session)
 {
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     socklen_t size = sizeof address;
     const simba__pg_conn *conn = session->conn;
     assert_int_equal(getsockname(PQsocket(conn->pg), (struct sockaddr *)&address, &size), 0);
     return ntohs(address.sin_port);
-}
-
-/* The listening connection is lost: the rows are polled, and when it is back it is tested again. The server may have lost its queue. */
-static void listener_lost(void **state)
-{
-    (void)state;
-    simba_watch watched = {.mutex = "orders"};
-    open_store(&a);
-    open_store(&b);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    wait_in_line(&b, "orders", "you", 2);
-    assert_int_equal(testhost_watch(&b, &watched), 0);
-    await_hearing(&b, SIMBA__SQL_HEARS);
-    say("select pg_terminate_backend(pid) from pg_stat_activity where client_port = %d",
-        port_of(&((const simba__sql_store *)b.store)->reader));
-    for (int i = 0; i < 200 && hearing_of(&b) == SIMBA__SQL_HEARS; i++)
-        testhost_pump(&b, NULL, 5);
-    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
-    assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 1000));
-    assert_true(await_push(&b, SIMBA_PUSH_SESSION_BACK, 5000)); /* its waiters enter the queue anew */
-    await_hearing(&b, SIMBA__SQL_HEARS);
-    assert_int_equal(b.warnings, 0);
-    testhost_unwatch(&b, &watched);
-    testhost_close(&a);
-    testhost_close(&b);
 }
 
 /* From now on the server is read-only, for new connections and for transactions that begin, or not any more. */
@@ -606,40 +480,16 @@ static void missing_column(void **state)
 
 /* --- connections ---------------------------------------------------------------------------------------------------- */
 
-/* A connection that was ended while it was idle is nobody's failure. */
-static void terminated_while_idle(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba'");
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
-    testhost_close(&a);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SQL_OPERATIONS_TESTS,
-        cmocka_unit_test_setup(lease_end, setup),
-        cmocka_unit_test_setup(list_beside_bad_row, setup),
-        cmocka_unit_test_setup(decides_like_core, setup),
-        cmocka_unit_test_setup(few_statements, setup),
-        cmocka_unit_test_setup(locked_row, setup),
-        cmocka_unit_test_setup(release_is_pushed, setup),
-        cmocka_unit_test_setup(no_notification_for_nobody, setup),
-        cmocka_unit_test_setup(first_in_line, setup),
-        cmocka_unit_test_setup(dead_client, setup),
-        cmocka_unit_test_setup(departed_waiter, setup),
-        cmocka_unit_test_setup(listener_lost, setup),
-        cmocka_unit_test_setup(listener_at_the_wrong_server, setup),
-        cmocka_unit_test_setup(about_prepare, setup),
-        cmocka_unit_test_setup(foreign_table, setup),
-        cmocka_unit_test_setup(least_privileges, setup),
-        cmocka_unit_test_setup(about_examine, setup),
-        cmocka_unit_test_setup(synchronous_commit, setup),
-        cmocka_unit_test_setup(missing_column, setup),
-        cmocka_unit_test_setup(terminated_while_idle, setup),
+        cmocka_unit_test_setup(list_beside_bad_row, setup), cmocka_unit_test_setup(note_too_long, setup),
+        cmocka_unit_test_setup(decides_like_core, setup),   cmocka_unit_test_setup(locked_row, setup),
+        cmocka_unit_test_setup(release_is_pushed, setup),   cmocka_unit_test_setup(first_in_line, setup),
+        cmocka_unit_test_setup(departed_waiter, setup),     cmocka_unit_test_setup(listener_at_the_wrong_server, setup),
+        cmocka_unit_test_setup(about_prepare, setup),       cmocka_unit_test_setup(foreign_table, setup),
+        cmocka_unit_test_setup(least_privileges, setup),    cmocka_unit_test_setup(about_examine, setup),
+        cmocka_unit_test_setup(synchronous_commit, setup),  cmocka_unit_test_setup(missing_column, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);
 }

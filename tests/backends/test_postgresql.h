@@ -112,10 +112,7 @@ static inline int setup(void **state)
     return 0;
 }
 
-/* Without the program there is nothing to test. */
-#define RUN_POSTGRESQL_TESTS(tests)                                                                                    \
-    (server_has("postgres") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
-                            : (puts("1..0 # SKIP postgres is not installed"), 0))
+#define RUN_POSTGRESQL_TESTS(tests) SERVER_RUN_TESTS("postgres", tests, group_setup, group_teardown)
 
 /* A contender that waits: its acquire is refused, and it enters the queue. */
 static inline simba_reply wait_in_line(testhost *h, const char *mutex, const char *id, uint64_t nonce)

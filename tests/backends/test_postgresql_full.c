@@ -82,9 +82,5 @@ static void full_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(full_disk, setup)};
-    if (!server_has("postgres")) {
-        puts("1..0 # SKIP postgres is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, full_setup, group_teardown);
+    return SERVER_RUN_TESTS("postgres", tests, full_setup, group_teardown);
 }

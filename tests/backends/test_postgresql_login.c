@@ -5,28 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Wrong users and databases are told as what they are; the password is not told. */
-static void about_login(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *login, *database;
-        int code;
-        const char *text;
-    } wrong[] = {{"nobody:a-secret-word", "simba", SIMBA_EPERM, "28000"}, {"postgres", "none", SIMBA_ESTORE, "3D000"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char url[160];
-        snprintf(url, sizeof url, "postgresql://%s@127.0.0.1:%d/%s?sslmode=disable", wrong[i].login, postgresql.port,
-                 wrong[i].database);
-        open_at(&a, url);
-        const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
-        assert_int_equal(err.code, wrong[i].code);
-        assert_in(err.text, wrong[i].text);
-        assert_null(strstr(err.text, "secret"));
-        testhost_close(&a);
-    }
-}
-
 /* A file of one line in the server's folder. */
 static const char *write_file(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static const char *write_file(const char *name, const char *format, ...)
@@ -82,19 +60,6 @@ static void password_file(void **state)
     say("drop role keeper");
 }
 
-/* TLS is wanted and the server has none: no word of the login is sent in clear. */
-static void no_tls(void **state)
-{
-    (void)state;
-    char url[160];
-    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=require", postgresql.port);
-    open_at(&a, url);
-    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
-    assert_int_equal(err.code, SIMBA_ESTORE);
-    assert_in(err.text, "add ?sslmode=disable to the URL if nobody can listen on the way");
-    testhost_close(&a);
-}
-
 /* Of several hosts, one that is away may be the one that speaks TLS: that is worth waiting for. */
 static void no_tls_at_one_of_them(void **state)
 {
@@ -130,8 +95,8 @@ static void several_hosts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(about_login, setup),   cmocka_unit_test_setup(password_file, setup),
-        cmocka_unit_test_setup(no_tls, setup),        cmocka_unit_test_setup(no_tls_at_one_of_them, setup),
+        cmocka_unit_test_setup(password_file, setup),
+        cmocka_unit_test_setup(no_tls_at_one_of_them, setup),
         cmocka_unit_test_setup(several_hosts, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);

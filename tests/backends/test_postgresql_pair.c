@@ -1,6 +1,5 @@
 /* A primary that answers no commit before its standby has it: what was granted outlives a fail-over, and a primary that has lost
  * its standby grants nothing, whoever tells it not to wait. */
-#include <unistd.h>
 
 #include "backends/test_postgresql.h"
 
@@ -114,9 +113,5 @@ int main(void)
         cmocka_unit_test(cancelled_wait),
         cmocka_unit_test(fail_over),
     };
-    if (!server_has("postgres")) {
-        puts("1..0 # SKIP postgres is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, pair_setup, pair_teardown);
+    return SERVER_RUN_TESTS("postgres", tests, pair_setup, pair_teardown);
 }

@@ -1,116 +1,6 @@
 /* The Redis store, driven at its contract: what its operations do, what they leave in the server, who is woken. */
 #include "backends/test_redis.h"
 
-/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static void acquire_and_release(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_mine(won);
-    assert_string_equal(won.owner.id, "me");
-    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
-    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
-    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
-    assert_string_equal(say("GET simba:{orders}"), "me");
-    assert_in_range(atoi(say("PTTL simba:{orders}")), 15000, 16000);
-
-    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
-    const simba_reply seen = ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    assert_owned_by(seen, "me");
-    assert_int_equal(seen.owner.token, won.owner.token);
-    assert_in_range(seen.owner.transition_at_ms - seen.owner.ttl_at_ms, 5990, 6010);
-    const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
-    assert_mine(released);
-    assert_string_equal(released.owner.id, "");
-    assert_string_equal(say("EXISTS simba:{orders}"), "0");
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "");
-
-    const simba_reply next = acquire(&a, "orders", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > won.owner.token);
-    testhost_close(&a);
-}
-
-/* A renewal extends the lease and keeps the token, and needs the right id, nonce and token; after the lease has ended
- * there is nothing to renew. */
-static void about_renew(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    testhost_pump(&a, NULL, 20);
-    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-    assert_mine(renewed);
-    assert_int_equal(renewed.owner.token, won.owner.token);
-    assert_in_range(renewed.owner.ttl_at_ms - won.owner.ttl_at_ms, 20, 5000);
-    assert_int_equal(renewed.owner.transition_at_ms - renewed.now_ms, won.owner.transition_at_ms - won.now_ms);
-    assert_in_range(atoi(say("PTTL simba:{orders}")), 15000, 16000);
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token + 1), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, 0), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "you", 1, won.owner.token), "me");
-    say("DEL simba:{orders}");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
-    testhost_close(&a);
-}
-
-/* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
-static void about_incarnations(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const uint64_t nonce = UINT64_C(0xFEDCBA9876543210); /* does not fit into a signed number */
-    const simba_reply won = acquire(&a, "orders", "me", nonce);
-    const simba_reply again = acquire(&a, "orders", "me", nonce);
-    assert_mine(again);
-    assert_int_equal(again.owner.token, won.owner.token);
-    assert_owned_by(acquire(&a, "orders", "me", 2), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 2, 0), "me");
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", nonce, won.owner.token));
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", nonce, 0));
-    testhost_close(&a);
-}
-
-/* Tokens grow, even if all keys are lost in between. */
-static void tokens_grow(void **state)
-{
-    (void)state;
-    uint64_t before = 0;
-    open_store(&a);
-    for (int i = 0; i < 4; i++) {
-        const simba_reply won = acquire(&a, "orders", "me", 1);
-        assert_mine(won);
-        assert_true(won.owner.token > before);
-        before = won.owner.token;
-        if (i == 1)
-            say("FLUSHALL");
-        else
-            assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before));
-        if (i == 2)
-            say("HSET simba:{orders}:grant token 3000000000000000"); /* a clock that went back */
-    }
-    assert_true(before > UINT64_C(3000000000000000));
-    testhost_close(&a);
-}
-
-/* Forced away: free for others at once, and the holder hears that it was revoked when it renews. */
-static void force_release(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_int_equal(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
-    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
-    assert_mine(acquire(&a, "orders", "you", 2));
-    /* Somebody else's leaves nothing behind that would stay for ever. */
-    say("SET simba:{invoices} jvm PX 10000");
-    assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "invoices", NULL, 0, 0));
-    assert_true(atoi(say("TTL simba:{invoices}:grant")) > 0);
-    testhost_close(&a);
-}
-
 static size_t list(testhost *h, const char *pattern)
 {
     h->listed_count = 0;
@@ -230,37 +120,6 @@ static void refused_while_it_is_confirmed(void **state)
     testhost_close(&a);
 }
 
-/* All mutexes, by name, owned or not, with how many wait; or those that match a shell pattern. Also those of JVM
- * contenders. */
-static void about_list(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_int_equal(list(&a, NULL), 0);
-    const simba_reply won = acquire(&a, "orders-2", "me", 1);
-    acquire(&a, "invoices", "you", 2);
-    acquire(&a, "orders-1", "you", 3);
-    ask(&a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
-    say("SET simba:{jvm}:x} 1:2@host PX 10000"); /* a name with a brace in it */
-    say("SET simba:{} nobody");
-    assert_int_equal(list(&a, NULL), 4);
-    assert_string_equal(a.listed[0].mutex, "invoices");
-    assert_string_equal(a.listed[1].mutex, "jvm}:x");
-    assert_string_equal(a.listed[1].owner.id, "1:2@host");
-    assert_string_equal(a.listed[2].mutex, "orders-1");
-    assert_string_equal(a.listed[2].owner.id, "");
-    assert_string_equal(a.listed[3].mutex, "orders-2");
-    assert_int_equal(a.listed[3].owner.token, won.owner.token);
-    assert_int_equal(a.listed[3].waiters, 0);
-    acquire_or_wait(&a, "orders-2", "you", 4);
-    acquire_or_wait(&a, "orders-2", "they", 5);
-    assert_int_equal(list(&a, "orders-2"), 1);
-    assert_int_equal(a.listed[0].waiters, 2);
-    assert_int_equal(list(&a, "orders-[1-9]"), 2);
-    assert_int_equal(list(&a, "order"), 0);
-    testhost_close(&a);
-}
-
 /* Mutexes whose keys somebody has damaged: each is named in the log, and all the others are shown. */
 static void list_damaged(void **state)
 {
@@ -294,52 +153,6 @@ static void list_damaged(void **state)
     assert_string_equal(a.listed[2].mutex, "good-too");
     assert_string_equal(a.listed[3].mutex, "half");
     assert_int_equal(a.listed[3].owner.token, 0);
-    testhost_close(&a);
-}
-
-/* Everything of a flush goes out in one write: the server sees hundreds of commands in one piece. */
-static void one_write_per_flush(void **state)
-{
-    enum { N = 300 };
-    (void)state;
-    static char names[N][24];
-    static testhost_request requests[N];
-    open_store(&a);
-    acquire(&a, "first", "me", 1);
-    const long reads_before = strtol(strstr(say("INFO stats"), "total_reads_processed:") + 22, NULL, 10);
-    for (int i = 0; i < N; i++) {
-        snprintf(names[i], sizeof names[i], "mutex-%d", i);
-        requests[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
-        testhost_submit(&a, &requests[i]);
-    }
-    testhost_flush(&a);
-    testhost_pump(&a, &requests[N - 1].done, 5000);
-    for (int i = 0; i < N; i++) {
-        assert_true(requests[i].done);
-        assert_int_equal(requests[i].request.reply.outcome, SIMBA_MINE);
-    }
-    const long reads = strtol(strstr(say("INFO stats"), "total_reads_processed:") + 22, NULL, 10) - reads_before;
-    assert_in_range(reads, 2, 12); /* one for each 16 KiB that the server reads, and our own */
-    testhost_close(&a);
-}
-
-/* The queue has microseconds in it and keeps the order; whoever wins leaves it, and so does whoever gives up. */
-static void about_queue(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_int_equal(acquire(&a, "orders", "me", 1).place, 0);
-    assert_int_equal(acquire_or_wait(&a, "orders", "first", 2).place, 1);
-    assert_int_equal(acquire_or_wait(&a, "orders", "second", 3).place, 2);
-    assert_int_equal(acquire_or_wait(&a, "orders", "first", 2).place, 1);
-    assert_int_equal(acquire(&a, "orders", "passer-by", 4).place, 0);
-    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "first second");
-    assert_non_null(strchr(say("ZSCORE simba:{orders}:contender second"), '.'));
-    ask(&a, SIMBA_OP_RELEASE, "orders", "first", 2, 0);
-    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "second");
-    say("DEL simba:{orders}");
-    assert_mine(acquire_or_wait(&a, "orders", "second", 3));
-    assert_string_equal(say("EXISTS simba:{orders}:contender"), "0");
     testhost_close(&a);
 }
 
@@ -493,75 +306,6 @@ static void about_databases(void **state)
     }
 }
 
-/* A watcher is given a reason to look at each grant and at each release, and nothing else. */
-static void about_observing(void **state)
-{
-    (void)state;
-    open_store(&a);
-    open_store(&b);
-    simba_watch watched = {.mutex = "orders", .observed = true};
-    watch(&b, &watched);
-    const simba_reply won = acquire(&a, "orders", "me and myself", 1);
-    assert_true(testhost_await_pushes(&b, 1));
-    const simba_reply seen = ask(&b, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    assert_owned_by(seen, "me and myself");
-    assert_int_equal(seen.owner.token, won.owner.token);
-    acquire_or_wait(&a, "orders", "you", 2);
-    a.push_count = 0;
-    ask(&a, SIMBA_OP_RELEASE, "orders", "me and myself", 1, won.owner.token);
-    assert_true(testhost_await_pushes(&b, 2));
-    assert_mine(acquire_or_wait(&a, "orders", "you", 2));
-    assert_true(testhost_await_pushes(&b, 3));
-    ask(&a, SIMBA_OP_RELEASE, "orders", "you", 2, 0);
-    assert_true(testhost_await_pushes(&b, 4));
-    for (size_t i = 0; i < b.push_count; i++)
-        assert_int_equal(b.pushes[i].push.kind, SIMBA_PUSH_CHANGED);
-    assert_int_equal(a.push_count, 1); /* who waits hears of its invitation alone */
-    testhost_unwatch(&b, &watched);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
-/* A subscription is made when something is first watched, survives a short pause in that, and ends after a longer one. */
-static void subscription_outlives_a_pause(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "");
-    assert_string_equal(say("PUBSUB CHANNELS"), "");
-    simba_watch watched = {.mutex = "orders", .observed = true};
-    watch(&a, &watched);
-    assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
-    testhost_unwatch(&a, &watched);
-    assert_int_equal(testhost_watch(&a, &watched), 0);
-    testhost_pump(&a, NULL, 50);
-    assert_int_equal(a.push_count, 1); /* something may have been missed */
-    assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
-    testhost_unwatch(&a, &watched);
-    testhost_pump(&a, NULL, 1500);
-    assert_string_equal(say("PUBSUB CHANNELS"), "simba:@@revoked"); /* for as long as the client is there */
-    testhost_close(&a);
-}
-
-/* Whoever holds it is told at once when it is forced away, and learns why when it asks. */
-static void revocation_is_pushed(void **state)
-{
-    (void)state;
-    open_store(&a);
-    open_store(&b);
-    const simba_reply won = acquire(&a, "orders for two", "me", 7);
-    for (int i = 0; i < 1000 && strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") != 0; i++)
-        testhost_pump(&a, NULL, 5);
-    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders for two", NULL, 0, 0));
-    assert_true(testhost_await_pushes(&a, 1));
-    assert_int_equal(a.pushes[0].nonce, 7);
-    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
-    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders for two", "me", 7, won.owner.token).outcome, SIMBA_REVOKED);
-    assert_int_equal(b.push_count, 0);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
 /* Tokens grow by one and stay whole up to the last one that a script can tell from the next. Then nothing is granted, and the
  * error says so. */
 static void last_token(void **state)
@@ -671,27 +415,16 @@ static void bad_urls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(acquire_and_release, setup),
-        cmocka_unit_test_setup(about_renew, setup),
         cmocka_unit_test_setup(about_examine, setup),
         cmocka_unit_test_setup(tells_that_it_forgets, setup),
         cmocka_unit_test_setup(refused_while_it_is_confirmed, setup),
-        cmocka_unit_test_setup(about_incarnations, setup),
-        cmocka_unit_test_setup(tokens_grow, setup),
-        cmocka_unit_test_setup(force_release, setup),
-        cmocka_unit_test_setup(about_list, setup),
         cmocka_unit_test_setup(list_damaged, setup),
-        cmocka_unit_test_setup(one_write_per_flush, setup),
-        cmocka_unit_test_setup(about_queue, setup),
         cmocka_unit_test_setup(release_wakes_a_live_waiter, setup),
         cmocka_unit_test_setup(invitation_ignored, setup),
         cmocka_unit_test_setup(standby_for_many_hand_overs, setup),
         cmocka_unit_test_setup(invitation_passed_on, setup),
         cmocka_unit_test_setup(two_of_one_name, setup),
         cmocka_unit_test_setup(about_databases, setup),
-        cmocka_unit_test_setup(about_observing, setup),
-        cmocka_unit_test_setup(subscription_outlives_a_pause, setup),
-        cmocka_unit_test_setup(revocation_is_pushed, setup),
         cmocka_unit_test_setup(last_token, setup),
         cmocka_unit_test_setup(damaged_grant, setup),
         cmocka_unit_test_setup(about_braces, setup),

@@ -97,10 +97,7 @@ static inline int setup(void **state)
     return 0;
 }
 
-/* Without the program there is nothing to test. */
-#define RUN_REDIS_TESTS(tests)                                                                                         \
-    (server_has("redis-server") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                           \
-                                : (puts("1..0 # SKIP redis-server is not installed"), 0))
+#define RUN_REDIS_TESTS(tests) SERVER_RUN_TESTS("redis-server", tests, group_setup, group_teardown)
 
 /* Unless the URL says otherwise, nobody waits for a server that has just started. */
 static inline void open_at(testhost *h, const char *url)

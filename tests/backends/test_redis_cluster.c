@@ -49,19 +49,6 @@ static server *home_of(const char *mutex)
     return server_nth(&group, nth > 2 ? 2 : nth);
 }
 
-/* The server's idea of slots is ours. */
-static void about_slots(void **state)
-{
-    static const char *const mutexes[] = {"orders", "a", "a}b", "{a}", "ünïcödé", "a:b", "0123456789abcdef"};
-    (void)state;
-    for (size_t i = 0; i < sizeof mutexes / sizeof *mutexes; i++) {
-        char expected[16];
-        snprintf(expected, sizeof expected, ":%u\r\n", simba__redis_slot(mutexes[i]));
-        assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}", mutexes[i]), expected);
-        assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}:grant", mutexes[i]), expected);
-    }
-}
-
 static void about_names(void **state)
 {
     (void)state;
@@ -110,117 +97,6 @@ static void about_seeds(void **state)
     assert_says(err.text, "database");
 }
 
-static unsigned count_of(const char *text, const char *part)
-{
-    unsigned count = 0;
-    for (; (text = strstr(text, part)) != NULL; text++)
-        count++;
-    return count;
-}
-
-static bool knows_all_names(const server *s)
-{
-    for (int i = 0; i < 3000; i++) {
-        if (count_of(server_tell_redis(s, "CLUSTER NODES"), ",localhost") == 3)
-            return true;
-        usleep(10000);
-    }
-    return false;
-}
-
-/* Servers may announce names, or nothing at all: then they are where the one that was asked is. */
-static void about_announcements(void **state)
-{
-    static const char *const kinds[] = {"hostname", "unknown-endpoint", "ip"};
-    static const char *const mutexes[] = {"a", "b", "c", "d", "e", "f"};
-    char host[64];
-    (void)state;
-    for (unsigned k = 0; k < 3; k++) {
-        for (unsigned i = 0; i < 3; i++) {
-            server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-announce-hostname localhost");
-            assert_string_equal(
-                server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-preferred-endpoint-type %s", kinds[k]),
-                "+OK\r\n");
-        }
-        for (unsigned i = 0; i < 3; i++)
-            assert_true(knows_all_names(server_nth(&group, i)));
-        snprintf(host, sizeof host, "redis+cluster://127.0.0.1:%d", group.port);
-        open_at(&a, host);
-        for (unsigned i = 0; i < 6; i++)
-            assert_mine(acquire(&a, mutexes[i], "me", 1));
-        testhost_close(&a);
-    }
-}
-
-/* A map on which no server has a name: a list is refused at once, and the cluster is not asked again and again for it. */
-static void list_without_names(void **state)
-{
-    (void)state;
-    for (unsigned i = 0; i < 3; i++)
-        server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-preferred-endpoint-type hostname");
-    open_at(&a, url_of(""));
-    const simba_error error = refused(&a, SIMBA_OP_LIST, NULL);
-    assert_string_equal(simba_error_name(error.code), simba_error_name(SIMBA_EUNAVAILABLE));
-    assert_says(error.text, "no server of the cluster has the slot");
-    testhost_close(&a);
-    for (unsigned i = 0; i < 3; i++)
-        server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-preferred-endpoint-type ip");
-}
-
-/* However many mutexes and waiters there are, two connections to each server. LIST finds them all, also when the scripts
- * are lost on the way. */
-static void about_many(void **state)
-{
-    enum { MANY = 60 };
-    static testhost_request held[MANY], waiting[MANY];
-    static simba_watch watches[MANY];
-    static char names[MANY][16];
-    (void)state;
-    open_at(&a, url_of(""));
-    for (unsigned i = 0; i < MANY; i++) {
-        snprintf(names[i], sizeof names[i], "many-%u", i);
-        watches[i].mutex = names[i];
-        held[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
-        waiting[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "you", 2 + i, 0);
-        waiting[i].request.queue = true;
-        testhost_submit(&a, &held[i]);
-        testhost_submit(&a, &waiting[i]);
-    }
-    testhost_flush(&a);
-    for (unsigned i = 0; i < MANY; i++) {
-        assert_true(testhost_pump(&a, &waiting[i].done, 5000));
-        assert_mine(held[i].request.reply);
-        assert_owned_by(waiting[i].request.reply, "me");
-        assert_true(pushed_to(&a, 2 + i, SIMBA_PUSH_CHANGED));
-        assert_int_equal(acquire_to_wait(&a, names[i], "you", 2 + i).place, 1);
-        assert_int_equal(testhost_watch(&a, &watches[i]), 0);
-    }
-    assert_true(testhost_await_pushes(&a, MANY));
-    unsigned on_one = 0;
-    for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(count_of(server_tell_redis(server_nth(&group, i), "CLIENT LIST TYPE normal"), "id="), 2);
-        assert_int_equal(count_of(server_tell_redis(server_nth(&group, i), "CLIENT LIST TYPE pubsub"), "id="), 1);
-        server_tell_redis(server_nth(&group, i), "SCRIPT FLUSH");
-        on_one += simba__redis_slot(names[i]) < 5461;
-    }
-    assert_in_range(on_one, 0, MANY - 1);
-    testhost_request list = testhost_request_of(&a, SIMBA_OP_LIST, "many-*", NULL, 0, 0);
-    testhost_ask(&a, &list);
-    assert_int_equal(list.request.reply.status, 0);
-    assert_int_equal(a.listed_count, MANY);
-    for (unsigned i = 0; i < MANY; i++)
-        assert_true(a.listed[i].waiters == 1 && a.listed[i].next[0]);
-    /* Each of the servers is examined. */
-    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
-    unsigned servers = 0;
-    for (size_t i = 0; i < a.found_count; i++)
-        servers += strcmp(a.found[i].what, "server") == 0;
-    assert_int_equal(servers, 3);
-    for (unsigned i = 0; i < MANY; i++)
-        testhost_unwatch(&a, &watches[i]);
-    testhost_close(&a);
-}
-
 static const char *id_of(const server *s)
 {
     static char ids[2][48];
@@ -235,43 +111,6 @@ static bool renews(simba_reply granted)
     testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, granted.owner.token);
     testhost_ask(&a, &r);
     return r.request.reply.status == 0 && r.request.reply.outcome == SIMBA_MINE;
-}
-
-/* Messages that this server has sent to all others because somebody published something. */
-static long published(server *at)
-{
-    const char *found = strstr(server_tell_redis(at, "CLUSTER INFO"), "cluster_stats_messages_publish_sent:");
-    return found ? strtol(strchr(found, ':') + 1, NULL, 10) : 0;
-}
-
-/* A release and a grant trouble only the server of the slot, if those who wait listen there. A JVM contender, or a waiter of an
- * earlier version, listens at any server, and hears what goes to all. */
-static void release_troubles_one_server(void **state)
-{
-    server *home = home_of("orders");
-    (void)state;
-    open_at(&a, url_of(""));
-    open_at(&b, url_of(""));
-    const simba_reply granted = acquire(&a, "orders", "me", 1);
-    assert_mine(granted);
-    assert_owned_by(acquire_or_wait(&b, "orders", "you", 2), "me");
-    simba_watch watched = {.mutex = "orders"};
-    watch(&b, &watched);
-    for (int i = 0; i < 3000 && !strstr(server_tell_redis(home, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you"); i++)
-        testhost_pump(&b, NULL, 10);
-    assert_says(server_tell_redis(home, "PUBSUB SHARDCHANNELS"), "simba:{orders}:you");
-    b.push_count = 0;
-    const long before = published(home);
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, granted.owner.token));
-    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
-    assert_mine(acquire(&b, "orders", "you", 2));
-    assert_int_equal(published(home), before);
-    server_tell_redis(home, "ZADD simba:{orders}:contender 1 jvm");
-    assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
-    assert_true(published(home) > before);
-    testhost_unwatch(&b, &watched);
-    testhost_close(&b);
-    testhost_close(&a);
 }
 
 /* A slot moves to another server: a lease can be renewed at every stage, pushes come all along, and in the end everything
@@ -320,31 +159,6 @@ static void slot_moves(void **state)
     testhost_unwatch(&b, &watched);
     testhost_close(&b);
     testhost_close(&a);
-}
-
-/* Nobody has the slot: an error that says so, and later somebody does. */
-static void slot_lost(void **state)
-{
-    const unsigned slot = simba__redis_slot("invoices");
-    server *home = home_of("invoices");
-    (void)state;
-    open_at(&a, url_of(""));
-    for (unsigned i = 0; i < 3; i++)
-        server_tell_redis(server_nth(&group, i), "CLUSTER DELSLOTS %u", slot);
-    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "invoices");
-    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
-    server_tell_redis(home, "CLUSTER ADDSLOTS %u", slot);
-    bool works = false;
-    for (int i = 0; i < 3000 && !works; i++) {
-        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
-        testhost_ask(&a, &r);
-        works = r.request.reply.status == 0;
-        testhost_pump(&a, NULL, 10);
-    }
-    assert_true(works);
-    testhost_close(&a);
-    for (unsigned i = 0; i < 3; i++)
-        assert_true(server_await_redis(server_nth(&group, i), "CLUSTER INFO", "cluster_state:ok"));
 }
 
 /* Two servers that each take the other for the owner: the request does not go round for ever. */
@@ -401,21 +215,11 @@ static void frozen_master(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_slots),
-        cmocka_unit_test(about_names),
-        cmocka_unit_test_setup(about_seeds, empty),
-        cmocka_unit_test_setup(list_without_names, empty), /* nobody has been given one yet */
-        cmocka_unit_test_setup(about_announcements, empty),
-        cmocka_unit_test_setup(about_many, empty),
+        cmocka_unit_test(about_names), cmocka_unit_test_setup(about_seeds, empty),
+        /* nobody has been given one yet */
         cmocka_unit_test_setup(ping_pong, empty),
-        cmocka_unit_test_setup(release_troubles_one_server, empty),
-        cmocka_unit_test_setup(slot_lost, empty),
         cmocka_unit_test_setup(slot_moves, empty),    /* late: it is elsewhere after it */
         cmocka_unit_test_setup(frozen_master, empty), /* last: the servers do not agree after it */
     };
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, start_group, stop_group);
+    return SERVER_RUN_TESTS("redis-server", tests, start_group, stop_group);
 }

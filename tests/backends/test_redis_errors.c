@@ -1,10 +1,6 @@
 /* Each thing that a Redis server can say or do instead of answering, on a real one where it can be made to, and what
  * becomes of the request: the table is in src/stores/redis/reply.c. */
-#include <arpa/inet.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/socket.h>
-
+#include "backends/fake_redis.h"
 #include "backends/test_redis.h"
 
 static void assert_refused(testhost *h, int code, const char *word)
@@ -28,16 +24,6 @@ static void assert_recovers(testhost *h)
     fail_msg("it does not recover");
 }
 
-static void script_flush(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_mine(acquire(&a, "orders", "me", 1));
-    say("SCRIPT FLUSH");
-    assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_close(&a);
-}
-
 static void about_readonly(void **state)
 {
     (void)state;
@@ -58,60 +44,6 @@ static void out_of_memory(void **state)
     say("CONFIG SET maxmemory 1");
     assert_refused(&a, SIMBA_EUNAVAILABLE, "OOM");
     say("CONFIG SET maxmemory 0");
-    assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_close(&a);
-}
-
-static void about_busy(void **state)
-{
-    (void)state;
-    open_store(&a);
-    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    say("CONFIG SET busy-reply-threshold 1");
-    redisContext *busy = redisConnect("127.0.0.1", redis.port);
-    redisAppendCommand(busy, "EVAL %s 0", "while true do end");
-    int sent = 0;
-    while (!sent)
-        redisBufferWrite(busy, &sent);
-    /* Nobody tells when the server has noticed: ask until it has, ten seconds at most. */
-    bool is_busy = false;
-    for (int i = 0; i < 10000 && !is_busy; i++) {
-        is_busy = strncmp(say("GET x"), "BUSY", 4) == 0;
-        usleep(1000);
-    }
-    assert_true(is_busy);
-    assert_refused(&a, SIMBA_EUNAVAILABLE, "BUSY");
-    assert_string_equal(say("SCRIPT KILL"), "OK");
-    redisFree(busy);
-    assert_recovers(&a);
-    say("CONFIG SET busy-reply-threshold 5000");
-    testhost_close(&a);
-}
-
-static void wrong_type(void **state)
-{
-    static const char *const keys[] = {"simba:{orders}", "simba:{orders}:grant", "simba:{orders}:contender"};
-    (void)state;
-    open_store(&a);
-    for (size_t i = 0; i < 3; i++) {
-        say("DEL simba:{orders}");
-        if (i == 2)
-            say("SET simba:{orders} jvm"); /* a queue is of no concern before it is needed */
-        say("LPUSH %s x", keys[i]);
-        testhost_request r;
-        for (int asked = 0; asked < 2; asked++) { /* the second time it hears */
-            r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-            r.request.queue = true;
-            testhost_ask(&a, &r);
-            if (i == 2 && asked == 0)
-                assert_true(pushed_to(&a, 1, SIMBA_PUSH_CHANGED));
-        }
-        assert_int_equal(r.request.reply.status, SIMBA_ECORRUPT);
-        assert_non_null(strstr(r.error.text, "WRONGTYPE"));
-        assert_non_null(strstr(r.error.text, "simba init"));
-        say("DEL %s", keys[i]);
-    }
-    say("DEL simba:{orders}");
     assert_mine(acquire(&a, "orders", "me", 1));
     testhost_close(&a);
 }
@@ -208,70 +140,18 @@ static void refused_connection(void **state)
 
 /* --- a server that says what it should not ------------------------------------------------------------ */
 
-static struct {
-    int fd;
-    int port;
-    const char *says; /* for whatever it gets; NULL: nothing */
-    int pause_us;     /* before it does */
-    int times;        /* that the URL names it, and once more */
-} fake;
-
-/* False: it has gone. */
-static bool serve_fake(int fd)
-{
-    char bytes[65536];
-    if (read(fd, bytes, sizeof bytes) <= 0)
-        return false;
-    usleep((useconds_t)fake.pause_us);
-    return !fake.says || write(fd, fake.says, strlen(fake.says)) >= 0;
-}
-
-static void *run_fake(void *arg)
-{
-    enum { MOST = 16 };
-    struct pollfd polled[MOST] = {{.fd = fake.fd, .events = POLLIN}};
-    nfds_t count = 1;
-    (void)arg;
-    while (poll(polled, count, -1) > 0) {
-        for (nfds_t i = 1; i < count; i++)
-            if (polled[i].revents && !serve_fake(polled[i].fd)) {
-                close(polled[i].fd);
-                polled[i--] = polled[--count];
-            }
-        const int fd = polled[0].revents ? accept(fake.fd, NULL, NULL) : -1;
-        if (polled[0].revents && (fd < 0 || count == MOST))
-            break;
-        if (fd >= 0)
-            polled[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
-    }
-    for (nfds_t i = 1; i < count; i++)
-        close(polled[i].fd);
-    return NULL;
-}
-
+/* It says this to whatever it gets; NULL: nothing. */
 static void against_fake_by(const char *scheme, const char *says, int code, const char *word)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    pthread_t thread;
-    char hosts[4096] = "";
-    char url[5000];
-    fake.fd = socket(AF_INET, SOCK_STREAM, 0);
-    fake.says = says;
-    assert_int_equal(bind(fake.fd, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(getsockname(fake.fd, (struct sockaddr *)&address, &size), 0);
-    assert_int_equal(listen(fake.fd, 8), 0);
-    assert_int_equal(pthread_create(&thread, NULL, run_fake, NULL), 0);
-    for (int i = 0; i < fake.times; i++)
-        snprintf(hosts + strlen(hosts), sizeof hosts - strlen(hosts), "127.0.0.1:%d,", ntohs(address.sin_port));
-    snprintf(url, sizeof url, "%s://%s127.0.0.1:%d%s?timeout=500ms&connect-timeout=500ms", scheme, hosts,
-             ntohs(address.sin_port), strstr(scheme, "sentinel") ? "/orders" : "");
+    char url[128];
+    fake_redis fake = {.first = says};
+    fake_start(&fake);
+    snprintf(url, sizeof url, "%s://127.0.0.1:%d%s?timeout=500ms&connect-timeout=500ms", scheme, fake.port,
+             strstr(scheme, "sentinel") ? "/orders" : "");
     open_at(&a, url);
     assert_refused(&a, code, word);
     testhost_close(&a);
-    shutdown(fake.fd, SHUT_RDWR);
-    pthread_join(thread, NULL);
-    close(fake.fd);
+    fake_stop(&fake);
 }
 
 static void against_fake(const char *says, int code, const char *word)
@@ -308,17 +188,6 @@ static void odd_guides(void **state)
     against_fake_by("redis+sentinel", NULL, SIMBA_EUNAVAILABLE, "no answer");
 }
 
-/* However many there are to be asked, each is given the time to answer. */
-static void many_guides(void **state)
-{
-    (void)state;
-    fake.pause_us = 10000;
-    fake.times = 200;
-    against_fake_by("redis+cluster", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:1\r\n", SIMBA_EUNAVAILABLE,
-                    "127.0.0.1:1: cannot connect");
-    fake.pause_us = fake.times = 0;
-}
-
 static void odd_servers(void **state)
 {
     (void)state;
@@ -336,50 +205,6 @@ static void odd_servers(void **state)
 }
 
 /* --- breaking the real one ---------------------------------------------------------------------------- */
-
-/* Killed and started again: requests fail meanwhile, then work; what is watched is watched again, and says so. */
-static void about_restart(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_mine(acquire(&a, "orders", "me", 1));
-    acquire_or_wait(&a, "orders", "you", 2);
-    simba_watch watched = {.mutex = "orders"};
-    watch(&a, &watched);
-    server_signal(&redis, SIGKILL);
-    testhost_pump(&a, NULL, 50);
-    assert_refused(&a, SIMBA_EUNAVAILABLE, "redis 127.0.0.1");
-    start_redis(NULL);
-    assert_recovers(&a);
-    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
-    a.push_count = 0;
-    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
-    say("PUBLISH simba:{orders}:you released@@me");
-    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
-    testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
-
-/* Started again with data that takes a while to load: the refusals say so, and end by themselves. */
-static void about_loading(void **state)
-{
-    char dump[96];
-    (void)state;
-    snprintf(dump, sizeof dump, "%s/dump.rdb", redis.folder);
-    say("EVAL %s 0", "for i = 1, 1000 do redis.call('SET', 'key' .. i, string.rep('x', 100)) end");
-    assert_string_equal(say("SAVE"), "OK");
-    server_signal(&redis, SIGKILL);
-    start_redis(
-        (const char *const[]){"--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024", NULL});
-    open_store(&a);
-    assert_refused(&a, SIMBA_EUNAVAILABLE, "LOADING");
-    assert_recovers(&a);
-    assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_close(&a);
-    unlink(dump);
-    server_signal(&redis, SIGKILL);
-    start_redis(NULL);
-}
 
 /* A server that does not know AUTH repeats what it was told. */
 static void login_unknown(void **state)
@@ -467,26 +292,6 @@ static void an_expired_list_ends(void **state)
     testhost_close(&a);
 }
 
-/* Frozen: a request fails at its deadline, not later; after the thaw its late answer is nobody else's. */
-static void about_frozen(void **state)
-{
-    (void)state;
-    open_store(&a);
-    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    server_signal(&redis, SIGSTOP);
-    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    const int64_t before_ns = simba__clock_boot().ns;
-    r.request.deadline.ns = before_ns + 150 * SIMBA__NS_PER_MS;
-    testhost_ask(&a, &r);
-    assert_int_equal(r.error.code, SIMBA_ETIMEDOUT);
-    assert_in_range((simba__clock_boot().ns - before_ns) / SIMBA__NS_PER_MS, 150, 1000);
-    server_signal(&redis, SIGCONT);
-    assert_owned_by(ask(&a, SIMBA_OP_READ, "invoices", NULL, 0, 0), "");
-    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me"); /* it was carried out after all */
-    assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_close(&a);
-}
-
 /* Closing with a request under way, a name being looked up, or a connection being made. */
 static void close_early(void **state)
 {
@@ -512,20 +317,6 @@ static void close_early(void **state)
     }
 }
 
-/* Closing when a server is just about to be connected to for a list: that does not happen any more. */
-static void close_before_connecting(void **state)
-{
-    (void)state;
-    open_store(&a);
-    simba_watch watched = {.mutex = "orders"};
-    watch(&a, &watched);
-    testhost_unwatch(&a, &watched);
-    testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
-    testhost_submit(&a, &r);
-    testhost_close(&a);
-    assert_true(r.done);
-}
-
 /* Given up while its name is looked up, which goes on all the same. */
 static void given_up_while_looked_up(void **state)
 {
@@ -546,26 +337,18 @@ static void given_up_while_looked_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(script_flush, setup),
         cmocka_unit_test_setup(about_readonly, setup),
         cmocka_unit_test_setup(out_of_memory, setup),
-        cmocka_unit_test_setup(about_busy, setup),
-        cmocka_unit_test_setup(wrong_type, setup),
         cmocka_unit_test_setup(about_login, setup),
         cmocka_unit_test_setup(no_channels, setup),
         cmocka_unit_test_setup(refused_connection, setup),
         cmocka_unit_test_setup(odd_servers, setup),
         cmocka_unit_test_setup(odd_guides, setup),
-        cmocka_unit_test_setup(many_guides, setup),
-        cmocka_unit_test_setup(about_restart, setup),
-        cmocka_unit_test_setup(about_loading, setup),
         cmocka_unit_test_setup(login_unknown, setup),
         cmocka_unit_test_setup(subscription_cut, setup),
         cmocka_unit_test_setup(a_late_refusal_makes_no_waiter, setup),
         cmocka_unit_test_setup(an_expired_list_ends, setup),
-        cmocka_unit_test_setup(about_frozen, setup),
         cmocka_unit_test_setup(close_early, setup),
-        cmocka_unit_test_setup(close_before_connecting, setup),
         cmocka_unit_test_setup(given_up_while_looked_up, setup),
     };
     return RUN_REDIS_TESTS(tests);

@@ -1,9 +1,5 @@
 /* Simba on the JVM and we contend for the same mutex. The JVM side is played by its raw commands, as its three scripts
  * send them; nothing of ours is in them. */
-#include <pthread.h>
-#include <simba.h>
-#include <stdatomic.h>
-
 #include "backends/test_redis.h"
 
 /* What the JVM's scripts do, in one script each as there. */
@@ -49,23 +45,6 @@ static void jvm_holds(void **state)
     testhost_close(&a);
 }
 
-/* A grant of ours that has ended, and then one of a JVM contender under the same id: not ours, although the fence still
- * tells of ours. */
-static void jvm_holds_after_our_end(void **state)
-{
-    (void)state;
-    open_store(&a);
-    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    r.request.ttl_ms = 20;
-    r.request.transition_ms = 10;
-    assert_mine(*testhost_ask(&a, &r));
-    testhost_pump(&a, NULL, 60);
-    assert_string_equal(jvm(jvm_acquire, "orders", "me", 5000), "me@@5000");
-    assert_owned_by(acquire(&a, "orders", "me", 1), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "me");
-    testhost_close(&a);
-}
-
 /* A JVM contender under our id finds itself in the lock and renews it. From then on the grant is not ours: otherwise both
  * would lead, and renew it in turn. Whatever its lease is: as long as ours, longer, or
  * shorter by more than the second by which a server may pause within a script. */
@@ -90,17 +69,6 @@ static void jvm_renews_under_our_id(void **state)
     testhost_close(&a);
 }
 
-/* Renewals of our own keep the grant, however many and however quick. */
-static void we_renew_often(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    for (int i = 0; i < 3000; i++)
-        assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
-    testhost_close(&a);
-}
-
 /* A JVM contender releases: the waiter of ours that is next hears it on its own channel. */
 static void jvm_releases_to_us(void **state)
 {
@@ -114,53 +82,6 @@ static void jvm_releases_to_us(void **state)
     assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
     assert_mine(acquire_or_wait(&a, "orders", "you", 2));
     testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
-
-/* How long it takes until this contender of ours, which waits, has it. The client's part, asking when it is pushed, is
- * played here. */
-static int64_t ms_until_won(testhost *h, const char *id, uint64_t nonce)
-{
-    const int64_t start_ns = simba__clock_boot().ns;
-    while (simba__clock_boot().ns - start_ns < 8000 * SIMBA__NS_PER_MS) {
-        testhost_pump(h, NULL, 5);
-        if (h->push_count == 0)
-            continue;
-        h->push_count = 0;
-        if (acquire_or_wait(h, "orders", id, nonce).outcome == SIMBA_MINE)
-            break;
-    }
-    return (simba__clock_boot().ns - start_ns) / SIMBA__NS_PER_MS;
-}
-
-/* A JVM release tells the first in the queue, alive or not, and nobody else. If that one is dead, the next of ours finds
- * out by itself: long before the lease would have ended. */
-static void jvm_releases_to_a_dead_waiter(void **state)
-{
-    (void)state;
-    open_store(&a);
-    jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
-    say("ZADD simba:{orders}:contender %ld dead", atol(say("TIME")) - 10);
-    assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
-    simba_watch watched = {.mutex = "orders"};
-    watch(&a, &watched);
-    acquire_or_wait(&a, "orders", "you", 2);
-    assert_string_equal(jvm(jvm_release, "orders", "1:2@jvm", 0), "1");
-    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "you"); /* the dead one has swallowed it */
-    assert_true(ms_until_won(&a, "you", 2) < 2000);
-    testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
-
-/* A JVM contender that won by its timer stands in the queue still, and would tell itself of its own release. */
-static void jvm_releases_to_itself(void **state)
-{
-    (void)state;
-    open_store(&a);
-    jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
-    say("ZADD simba:{orders}:contender %ld 1:2@jvm", atol(say("TIME")) - 10);
-    assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
-    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "you");
     testhost_close(&a);
 }
 
@@ -186,29 +107,6 @@ static void jvm_releases_under_a_watcher(void **state)
     testhost_pump(&a, NULL, 400);
     assert_int_equal(a.push_count, 0); /* and not when it is free */
     testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
-
-static double server_seconds(void)
-{
-    double seconds = 0;
-    double us = 0;
-    assert_int_equal(sscanf(say("TIME"), "%lf %lf", &seconds, &us), 2);
-    return seconds + us / 1e6;
-}
-
-/* JVM contenders leave out the fraction of the second at which they came, and so stand half a second too far in front, on
- * average. Ours stand there, too. */
-static void queue_is_fair(void **state)
-{
-    (void)state;
-    open_store(&a);
-    acquire(&a, "orders", "me", 1);
-    const double before = server_seconds();
-    acquire_or_wait(&a, "orders", "you", 2);
-    const double after = server_seconds();
-    const double came = strtod(say("ZSCORE simba:{orders}:contender you"), NULL) + 0.5;
-    assert_true(came >= before - 1e-5 && came <= after + 1e-5);
     testhost_close(&a);
 }
 
@@ -246,19 +144,6 @@ static void we_release_to_jvm(void **state)
     assert_string_equal(message(subscriber), "");
     assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
     redisFree(subscriber);
-    testhost_close(&a);
-}
-
-/* Our observers learn that a JVM contender has taken it. */
-static void jvm_acquires(void **state)
-{
-    (void)state;
-    open_store(&a);
-    simba_watch watched = {.mutex = "orders", .observed = true};
-    watch(&a, &watched);
-    jvm(jvm_acquire, "orders", "1:2@jvm", 1000);
-    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
-    testhost_unwatch(&a, &watched);
     testhost_close(&a);
 }
 
@@ -306,29 +191,6 @@ static void about_garbage(void **state)
     testhost_close(&a);
 }
 
-/* Somebody publishes a grant of the greatest token there can be: watchers look, and go on to hear of what really happens. */
-static void forged_news(void **state)
-{
-    (void)state;
-    open_store(&a);
-    simba_watch watched = {.mutex = "orders", .observed = true};
-    watch(&a, &watched);
-    say("PUBLISH simba:{orders}@@ %s", "acquired 18446744073709551615 1 2 9223372036854775807 1 nobody");
-    say("PUBLISH simba:{orders}@@ %s", "released 18446744073709551615 nobody");
-    say("PUBLISH simba:{orders} %s", "acquired@@nobody");
-    assert_true(testhost_await_pushes(&a, 1));
-    for (size_t i = 0; i < a.push_count; i++)
-        assert_int_equal(a.pushes[i].push.kind, SIMBA_PUSH_CHANGED);
-    a.push_count = 0;
-    assert_mine(acquire(&a, "orders", "me", 1));
-    assert_true(testhost_await_pushes(&a, 1));
-    a.push_count = 0;
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
-    assert_true(testhost_await_pushes(&a, 1));
-    testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
-
 /* A forged revocation makes the holder ask, and nothing more; one that is malformed does not even do that. */
 static void forged_revocation(void **state)
 {
@@ -357,93 +219,13 @@ static void forged_revocation(void **state)
     testhost_close(&a);
 }
 
-/* --- a fight ---------------------------------------------------------------------------------------- */
-
-static atomic_int inside;
-static atomic_uint breaches, jvm_turns, our_turns;
-static atomic_bool over;
-
-static void one_turn(atomic_uint *turns)
-{
-    if (atomic_fetch_add(&inside, 1) != 0)
-        atomic_fetch_add(&breaches, 1);
-    usleep(500);
-    atomic_fetch_sub(&inside, 1);
-    atomic_fetch_add(turns, 1);
-}
-
-static void *play_jvm(void *arg)
-{
-    redisContext *own = redisConnect("127.0.0.1", redis.port);
-    const char *id = arg;
-    while (!atomic_load(&over)) {
-        redisReply *reply = redisCommand(own, "EVAL %s 1 simba:{fight} %s 5000", jvm_acquire, id);
-        char mine[64];
-        snprintf(mine, sizeof mine, "%s@@5000", id);
-        if (reply && reply->type == REDIS_REPLY_STRING && strcmp(reply->str, mine) == 0) {
-            one_turn(&jvm_turns);
-            freeReplyObject(redisCommand(own, "EVAL %s 1 simba:{fight} %s 0", jvm_release, id));
-        } else {
-            usleep(1000);
-        }
-        freeReplyObject(reply);
-    }
-    redisFree(own);
-    return NULL;
-}
-
-static void *play_ours(void *arg)
-{
-    simba_client *client = NULL;
-    simba_locker *locker = NULL;
-    (void)arg;
-    if (simba_client_open(redis_url, NULL, NULL, &client) == 0 &&
-        simba_locker_new(client, "fight", NULL, NULL, &locker) == 0)
-        while (!atomic_load(&over))
-            if (simba_locker_acquire(locker, 1000, NULL) == 0) {
-                one_turn(&our_turns);
-                simba_locker_release(locker, NULL);
-            }
-    simba_locker_free(locker);
-    simba_client_close(client);
-    return NULL;
-}
-
-/* Two of theirs and three of ours, for a second and until both kinds have had their turns: never two at once. */
-static void about_fight(void **state)
-{
-    (void)state;
-    pthread_t threads[5];
-    for (int i = 0; i < 5; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, i < 2 ? play_jvm : play_ours, i ? "1:9@jvm" : "0:9@jvm"), 0);
-    for (int i = 0; i < 100 || (i < 1000 && (jvm_turns < 20 || our_turns < 20)); i++)
-        usleep(10000);
-    atomic_store(&over, true);
-    for (int i = 0; i < 5; i++)
-        pthread_join(threads[i], NULL);
-    print_message("# %u turns of theirs, %u of ours\n", jvm_turns, our_turns);
-    assert_int_equal(breaches, 0);
-    assert_true(jvm_turns >= 20 && our_turns >= 20);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(jvm_holds, setup),
-        cmocka_unit_test_setup(jvm_holds_after_our_end, setup),
-        cmocka_unit_test_setup(jvm_renews_under_our_id, setup),
-        cmocka_unit_test_setup(we_renew_often, setup),
-        cmocka_unit_test_setup(jvm_releases_to_us, setup),
-        cmocka_unit_test_setup(jvm_releases_to_a_dead_waiter, setup),
-        cmocka_unit_test_setup(jvm_releases_to_itself, setup),
-        cmocka_unit_test_setup(jvm_releases_under_a_watcher, setup),
-        cmocka_unit_test_setup(queue_is_fair, setup),
-        cmocka_unit_test_setup(we_release_to_jvm, setup),
-        cmocka_unit_test_setup(jvm_acquires, setup),
-        cmocka_unit_test_setup(about_garbage, setup),
-        cmocka_unit_test_setup(forged_news, setup),
+        cmocka_unit_test_setup(jvm_holds, setup),          cmocka_unit_test_setup(jvm_renews_under_our_id, setup),
+        cmocka_unit_test_setup(jvm_releases_to_us, setup), cmocka_unit_test_setup(jvm_releases_under_a_watcher, setup),
+        cmocka_unit_test_setup(we_release_to_jvm, setup),  cmocka_unit_test_setup(about_garbage, setup),
         cmocka_unit_test_setup(forged_revocation, setup),
-        cmocka_unit_test_setup(about_fight, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -10,24 +10,6 @@ static const char *note(testhost *h)
     return h->noted_count > before ? h->note.bytes : "";
 }
 
-/* It has no end, whatever becomes of the lease; where there is none any more, what is left of it ends. */
-static void outlives_the_lease(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "page 7"));
-    assert_string_equal(say("PTTL simba:{orders}:note"), "-1");
-    say("DEL simba:{orders} simba:{orders}:grant");
-    assert_string_equal(note(&a), "page 7");
-    assert_int_equal(a.note.token, token);
-    const uint64_t next = acquire(&a, "orders", "you", 2).owner.token;
-    assert_mine(write_note(&a, "orders", "you", 2, next, 1, ""));
-    assert_string_equal(note(&a), "");
-    assert_true(strtoll(say("PTTL simba:{orders}:note"), NULL, 10) > 0);
-    testhost_close(&a);
-}
-
 /* A write that comes after a later one of the same grant is not carried out, also if the later one removed the note. */
 static void late_writes(void **state)
 {
@@ -61,51 +43,6 @@ static void only_by_the_grant(void **state)
     say("SET simba:{orders} me XX PX 90000"); /* a JVM contender under our id renews it */
     assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
     assert_string_equal(say("EXISTS simba:{orders}:note"), "0");
-    testhost_close(&a);
-}
-
-/* Whoever watches hears of a note in this database, and of none in another. */
-static void about_told(void **state)
-{
-    (void)state;
-    char second[160];
-    snprintf(second, sizeof second, "%s&db=2", redis_url);
-    open_store(&a);
-    open_at(&b, second);
-    simba_watch watched = {.mutex = "orders"};
-    const uint64_t elsewhere = acquire(&b, "orders", "me", 1).owner.token;
-    watch(&a, &watched);
-    assert_mine(write_note(&b, "orders", "me", 1, elsewhere, 1, "elsewhere"));
-    simba_watch other = {.mutex = "invoices"};
-    assert_int_equal(testhost_watch(&a, &other), 0); /* on the same connection: what was said before is heard before */
-    assert_true(testhost_await_pushes(&a, 1));
-    assert_ptr_equal(a.pushes[0].watch, &other);
-    assert_int_equal(a.noted_pushes, 0);
-    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "here"));
-    assert_true(await_noted(&a, 5000));
-    testhost_unwatch(&a, &watched);
-    testhost_unwatch(&a, &other);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
-/* To forget a mutex leaves none of its keys, and those who wait in the queue. */
-static void about_forget(void **state)
-{
-    (void)state;
-    open_store(&a);
-    assert_int_equal(ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
-    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "x"));
-    assert_owned_by(ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0), "me");
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
-    say("ZADD simba:{orders}:contender 1 somebody");
-    const simba_reply forgotten = ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0);
-    assert_mine(forgotten);
-    assert_string_equal(forgotten.owner.id, "");
-    assert_string_equal(say("KEYS simba:*"), "simba:{orders}:contender");
-    assert_true(acquire(&a, "orders", "me", 2).owner.token > token);
     testhost_close(&a);
 }
 
@@ -151,9 +88,9 @@ static void about_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(outlives_the_lease, setup), cmocka_unit_test_setup(late_writes, setup),
-        cmocka_unit_test_setup(only_by_the_grant, setup),  cmocka_unit_test_setup(about_told, setup),
-        cmocka_unit_test_setup(about_forget, setup),       cmocka_unit_test_setup(forget_ahead_of_the_clock, setup),
+        cmocka_unit_test_setup(late_writes, setup),
+        cmocka_unit_test_setup(only_by_the_grant, setup),
+        cmocka_unit_test_setup(forget_ahead_of_the_clock, setup),
         cmocka_unit_test_setup(about_damaged, setup),
     };
     return RUN_REDIS_TESTS(tests);

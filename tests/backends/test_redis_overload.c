@@ -1,6 +1,5 @@
 /* More requests than the server answers in time. */
 #include "backends/test_redis.h"
-#include "core/timing.h"
 
 enum { N = 4000, WINDOW = 256 };
 
@@ -47,23 +46,6 @@ static void a_silent_server_gets_no_more_than_the_window(void **state)
     } while (last.request.reply.status == SIMBA_EUNAVAILABLE); /* as long as the expired ones fill the window */
     assert_mine(last.request.reply);
     assert_in_range(calls_so_far() - before, 1, WINDOW + 1);
-    testhost_close(&a);
-}
-
-/* All that is asked at once is answered in the end, in the order of asking. */
-static void all_are_served(void **state)
-{
-    (void)state;
-    uint64_t latest = 0;
-    open_store(&a);
-    submit_all(30000);
-    testhost_flush(&a);
-    for (int i = 0; i < N; i++) {
-        assert_true(testhost_pump(&a, &requests[i].done, 30000));
-        assert_mine(requests[i].request.reply);
-        assert_true(requests[i].request.reply.owner.token > latest);
-        latest = requests[i].request.reply.owner.token;
-    }
     testhost_close(&a);
 }
 
@@ -133,7 +115,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_silent_server_gets_no_more_than_the_window, setup),
-        cmocka_unit_test_setup(all_are_served, setup),
         cmocka_unit_test_setup(renewals_overtake, setup),
         cmocka_unit_test_setup(gathers_while_much_is_under_way, setup),
     };

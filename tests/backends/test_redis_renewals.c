@@ -41,24 +41,6 @@ static void assert_renewed(int i)
     assert_int_equal(reply->owner.ttl_at_ms - reply->now_ms, ttl_of(i));
 }
 
-/* Each gets the lease that it asked for. */
-static void all_are_renewed(void **state)
-{
-    (void)state;
-    open_store(&a);
-    hold_all();
-    for (int i = 0; i < N; i++) /* as if it had always ended then */
-        say("EVAL %s 2 simba:{%s} simba:{%s}:grant",
-            "redis.call('PEXPIRE', KEYS[1], 5000) redis.call('PEXPIRE', KEYS[2], 2764805000)", names[i], names[i]);
-    submit_renewals();
-    testhost_flush(&a);
-    for (int i = 0; i < N; i++)
-        assert_renewed(i);
-    for (int i = 0; i < N; i++)
-        assert_in_range(strtol(say("PTTL simba:{%s}", names[i]), NULL, 10), ttl_of(i), ttl_of(i) + 6000);
-    testhost_close(&a);
-}
-
 /* One was forced away, one is a JVM contender's now, one is damaged: each is told so, and all others are renewed. */
 static void some_are_not_held(void **state)
 {
@@ -135,7 +117,6 @@ static void some_expire(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(all_are_renewed, setup),
         cmocka_unit_test_setup(some_are_not_held, setup),
         cmocka_unit_test_setup(scripts_flushed, setup),
         cmocka_unit_test_setup(some_expire, setup),

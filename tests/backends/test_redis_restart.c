@@ -67,25 +67,6 @@ static void all_else_goes_on(void **state)
     testhost_close(&b);
 }
 
-/* Who may not ask how long the server runs does not wait. It is said once, and EXAMINE says it, too. */
-static void uninformed(void **state)
-{
-    char url[160];
-    (void)state;
-    say("ACL SETUSER blind on >word ~* &* +@all -info");
-    snprintf(url, sizeof url, "redis://blind:word@127.0.0.1:%d?restart-wait=yes", redis.port);
-    open_at(&a, url);
-    assert_mine(acquire(&a, "orders", "me", 1));
-    assert_int_equal(a.warnings, 1);
-    assert_non_null(strstr(a.log, "+info"));
-    a.found_count = 0;
-    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
-    assert_int_equal(a.found_count, 1);
-    assert_int_equal(a.found[0].verdict, SIMBA_VERDICT_WARNING);
-    testhost_close(&a);
-    say("ACL DELUSER blind");
-}
-
 /* --- the keys of an earlier version ------------------------------------------------------------------- */
 
 #define OLD_GRANT "3000000000000007 00000000000000000001 001795000016000 0000000000000000 001795000000000 6000@@me@@"
@@ -151,10 +132,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(waits_for_one_lease, setup),
         cmocka_unit_test_setup(all_else_goes_on, setup),
-        cmocka_unit_test_setup(uninformed, setup),
         cmocka_unit_test_setup(mixed_fleet, setup),
         cmocka_unit_test_setup(upgrade, setup),
     };
-    return server_has("redis-server") ? cmocka_run_group_tests(tests, restart_setup, group_teardown)
-                                      : (puts("1..0 # SKIP redis-server is not installed"), 0);
+    return SERVER_RUN_TESTS("redis-server", tests, restart_setup, group_teardown);
 }

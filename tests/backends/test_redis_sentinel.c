@@ -55,29 +55,6 @@ static void assert_says(const simba_error *error, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", error->text, word);
 }
 
-/* Who said what stands in the error. */
-static void nobody_knows(void **state)
-{
-    char hosts[128];
-    char where[32];
-    (void)state;
-    snprintf(hosts, sizeof hosts, "127.0.0.1:1,127.0.0.1:%d", port_of(0));
-    snprintf(where, sizeof where, "127.0.0.1:%d", port_of(0));
-    open_at(&a, url_of(hosts, "invoices"));
-    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
-    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
-    assert_says(&error, "127.0.0.1:1: cannot connect: Connection refused");
-    assert_says(&error, where);
-    assert_says(&error, "does not know \"invoices\"");
-    testhost_close(&a);
-    /* A server that is no sentinel. */
-    snprintf(hosts, sizeof hosts, "127.0.0.1:%d", port_of(3));
-    open_at(&a, url_of(hosts, "orders"));
-    const simba_error odd = refused(&a, SIMBA_OP_ACQUIRE, "orders");
-    assert_says(&odd, "unknown command");
-    testhost_close(&a);
-}
-
 /* Whom a sentinel names has to be a master. */
 static void no_master(void **state)
 {
@@ -239,63 +216,16 @@ static void bad_urls(void **state)
     }
 }
 
-/* The master changes: grants that the replica confirmed are still there, and so are the pushes. */
-static void about_failover(void **state)
-{
-    (void)state;
-    open_at(&a, url_of(group.hosts, "orders?replicas=1"));
-    open_at(&b, url_of(group.hosts, "orders?replicas=1"));
-    const simba_reply granted = acquire(&a, "failover", "me", 1);
-    assert_mine(granted);
-    acquire_or_wait(&b, "failover", "you", 2);
-    simba_watch watched = {.mutex = "failover"};
-    watch(&b, &watched);
-    assert_string_equal(server_tell_redis(&group, "SENTINEL FAILOVER orders"), "+OK\r\n");
-    /* We are told, and go: the old master would still be one, for a while. */
-    server *old = server_nth(&group, 3);
-    server *new = server_nth(&group, 4);
-    for (int i = 0; i < 6000 && !strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"); i++) {
-        testhost_pump(&a, NULL, 5);
-        testhost_pump(&b, NULL, 5);
-    }
-    assert_non_null(strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"));
-    server_tell_redis(old, "REPLICAOF 127.0.0.1 %d", new->port); /* as the sentinels would, some time */
-    simba_reply reply = {.status = -1};
-    for (int i = 0; i < 3000 && reply.status < 0; i++) {
-        testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "failover", "me", 1, granted.owner.token);
-        testhost_ask(&a, &r);
-        reply = r.request.reply;
-        testhost_pump(&a, NULL, 10);
-        testhost_pump(&b, NULL, 10);
-    }
-    assert_mine(reply);
-    assert_true(reply.owner.token == granted.owner.token);
-    assert_true(pushed(&b, SIMBA_PUSH_CHANGED, 10000)); /* it listens again */
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "failover", "me", 1, granted.owner.token));
-    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
-    const simba_reply next = acquire(&b, "failover", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > granted.owner.token);
-    testhost_unwatch(&b, &watched);
-    testhost_close(&b);
-    testhost_close(&a);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_urls),
         cmocka_unit_test(sentinels_down),
-        cmocka_unit_test(nobody_knows),
         cmocka_unit_test(no_master),
         cmocka_unit_test(outdated_sentinel),
         cmocka_unit_test(deaf_during_failover),
         cmocka_unit_test(sentinel_password),
-        cmocka_unit_test(about_failover), /* last: the replica is the master after it */
+        /* last: the replica is the master after it */
     };
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, start_group, stop_group);
+    return SERVER_RUN_TESTS("redis-server", tests, start_group, stop_group);
 }

@@ -9,7 +9,7 @@
 #include "client/client.h"
 #include "lib/referee.h"
 
-enum { THREADS = 6, ROUNDS = 40, CROWD = 2000 };
+enum { CROWD = 2000 };
 #define LONG_MS ref_scaled_ms(15000)
 
 static simba_client *client;
@@ -196,48 +196,6 @@ static void no_thread_for_a_loop(void **state)
     client = other;
 }
 
-static atomic_int inside[2];
-static atomic_int done;
-
-static void *fight(void *arg)
-{
-    const int nth = *(const int *)arg;
-    simba_locker *locker;
-    simba_error err = {0};
-    REF_EXPECT(simba_locker_new(client, nth % 2 ? "odd" : "even", NULL, &err, &locker) == 0);
-    for (int i = 0; i < ROUNDS; i++) {
-        if (simba_locker_acquire(locker, LONG_MS, &err) < 0) {
-            REF_COMPLAIN("thread %d, round %d: %s", nth, i, err.text);
-            break;
-        }
-        REF_EXPECT(atomic_fetch_add(&inside[nth % 2], 1) == 0);
-        atomic_fetch_sub(&inside[nth % 2], 1);
-        REF_EXPECT(simba_locker_release(locker, &err) == 0);
-    }
-    simba_locker_free(locker);
-    atomic_fetch_add(&done, 1);
-    return NULL;
-}
-
-/* Threads that fight on one client read one another's answers and invitations. None is left behind. */
-static void threads_read_for_one_another(void **state)
-{
-    (void)state;
-    pthread_t threads[THREADS];
-    int nth[THREADS];
-    atomic_store(&done, 0);
-    const int64_t before_ms = ref_now_ms();
-    for (int i = 0; i < THREADS; i++) {
-        nth[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, fight, &nth[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    assert_int_equal(atomic_load(&done), THREADS);
-    /* An invitation that is not read costs a tenth of a second at least: not many were. */
-    assert_true(ref_now_ms() - before_ms < ref_scaled_ms(4000));
-}
-
 /* More than the socket takes, sent by a thread of the application to a server that does not read: the rest is sent when it
  * does. A unix socket, because it takes little. */
 static void more_than_the_socket_takes(void **state)
@@ -281,74 +239,13 @@ static void more_than_the_socket_takes(void **state)
     server_fini(&other);
 }
 
-/* A holder whose mutex is forced away is told at once: long before the next renewal, at which it would find out. */
-static void holder_is_told(void **state)
-{
-    (void)state;
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    simba_contender *holder;
-    simba_error err = {0};
-    options.timing.ttl_ms = 60000;
-    assert_int_equal(simba_contender_new(client, "orders", &options, &err, &holder), 0);
-    assert_int_equal(simba_contender_start(holder), 0);
-    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(holder) > 0));
-    assert_true(REF_WITHIN(LONG_MS, strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") == 0));
-    simba_client *administrator = open_at_url(redis_url);
-    assert_int_equal(simba_client_force_release(administrator, "orders", &err), 0);
-    assert_true(REF_WITHIN(LONG_MS, stats().losses[SIMBA_REASON_REVOKED] == 1));
-    simba_client_close(administrator);
-    simba_contender_free(holder);
-}
-
-static atomic_uint refusals, repeated;
-
-/* A busy machine may bring other causes in between, after which a refusal is news again. */
-static void count_refusals(void *user, simba_log_level level, const char *text)
-{
-    static atomic_bool latest;
-    (void)user;
-    if (level != SIMBA_LOG_WARN)
-        return;
-    const bool is_refusal = strstr(text, "0 of 1 replicas confirmed it") != NULL;
-    atomic_fetch_add(&refusals, is_refusal);
-    atomic_fetch_add(&repeated, is_refusal && atomic_load(&latest));
-    atomic_store(&latest, is_refusal);
-}
-
-/* A cause that lasts is said once, however often it is met. */
-static void refusals_are_said_once(void **state)
-{
-    char url[160];
-    (void)state;
-    simba_client_options logged = SIMBA_CLIENT_OPTIONS_INIT;
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    simba_client *refused_one;
-    simba_contender *seeker;
-    simba_error err = {0};
-    simba_stats now = SIMBA_STATS_INIT;
-    logged.log = count_refusals;
-    options.timing.ttl_ms = options.timing.transition_ms = ref_scaled_ms(2000);
-    snprintf(url, sizeof url, "%s&replicas=1", redis_url);
-    assert_int_equal(simba_client_open(url, &logged, &err, &refused_one), 0);
-    assert_int_equal(simba_contender_new(refused_one, "orders", &options, &err, &seeker), 0);
-    assert_int_equal(simba_contender_start(seeker), 0);
-    assert_true(REF_WITHIN(LONG_MS, (simba_client_stats(refused_one, &now), now.errors >= 4)));
-    simba_contender_free(seeker);
-    simba_client_close(refused_one);
-    assert_true(atomic_load(&refusals) >= 1);
-    assert_int_equal(atomic_load(&repeated), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reader_is_woken, open_client, close_client),
         cmocka_unit_test_setup_teardown(reader_finds_it_broken, open_client, close_client),
         cmocka_unit_test_setup_teardown(no_thread_for_a_loop, open_client, close_client),
-        cmocka_unit_test_setup_teardown(threads_read_for_one_another, open_client, close_client),
         cmocka_unit_test_setup_teardown(more_than_the_socket_takes, open_client, close_client),
-        cmocka_unit_test_setup_teardown(holder_is_told, open_client, close_client),
-        cmocka_unit_test_setup_teardown(refusals_are_said_once, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);
 }

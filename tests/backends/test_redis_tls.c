@@ -65,33 +65,6 @@ static void assert_fails(int code, const char *word)
     testhost_close(&a);
 }
 
-/* Requests and pushes, also more than fits into one record. */
-static void about_tls(void **state)
-{
-    enum { N = 400 };
-    static char names[N][64];
-    static testhost_request requests[N];
-    (void)state;
-    open_tls(&secure, "localhost", with_ca(""));
-    assert_mine(acquire(&a, "orders", "me", 1));
-    acquire_or_wait(&a, "orders", "you", 2);
-    simba_watch watched = {.mutex = "orders"};
-    watch(&a, &watched);
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
-    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
-    for (int i = 0; i < N; i++) {
-        snprintf(names[i], sizeof names[i], "mutex-with-a-rather-long-name-%d", i);
-        requests[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
-        testhost_submit(&a, &requests[i]);
-    }
-    testhost_flush(&a);
-    assert_true(testhost_pump(&a, &requests[N - 1].done, 5000));
-    for (int i = 0; i < N; i++)
-        assert_mine(requests[i].request.reply);
-    testhost_unwatch(&a, &watched);
-    testhost_close(&a);
-}
-
 /* The certificate has to be signed by whom we trust and be for the host that we named, unless told otherwise. */
 static void about_verification(void **state)
 {
@@ -276,10 +249,13 @@ static void about_replicas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_tls),          cmocka_unit_test(about_verification),
-        cmocka_unit_test(client_certificate), cmocka_unit_test(mixed_up),
-        cmocka_unit_test(bad_files),          cmocka_unit_test(tls_cluster),
-        cmocka_unit_test(tls_sentinel),       cmocka_unit_test_setup(about_replicas, setup),
+        cmocka_unit_test(about_verification),
+        cmocka_unit_test(client_certificate),
+        cmocka_unit_test(mixed_up),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(tls_cluster),
+        cmocka_unit_test(tls_sentinel),
+        cmocka_unit_test_setup(about_replicas, setup),
     };
     if (!server_has("redis-server") || !server_has("openssl")) {
         puts("1..0 # SKIP redis-server or openssl is not installed");

@@ -132,78 +132,12 @@ static void about_sqlite(void **state)
     agree(&simba__backend_sqlite, f->url, &f->a, &f->b);
 }
 
-static int allocations_left;
-
-static void *stingy_malloc(size_t size)
-{
-    return allocations_left-- > 0 ? malloc(size) : NULL;
-}
-
-static void *stingy_realloc(void *pointer, size_t size)
-{
-    return allocations_left-- > 0 ? realloc(pointer, size) : NULL;
-}
-
-/* There is memory for the request, and then for nothing more. */
-static void leave_memory_for_a_request(void)
-{
-    allocations_left = 1;
-    assert_int_equal(simba_set_allocator(stingy_malloc, stingy_realloc, free), 0);
-}
-
-/* A waiter of another client cannot be told of a release, since there is no memory for the news: it is told to ask. */
-static void memory_news_without_memory(void **state)
-{
-    fixture *f = *state;
-    simba_error err = {0};
-    simba_watch watched = {.mutex = "orders"};
-    assert_int_equal(testhost_open(&f->a, &simba__backend_memory, "memory://missed", &err), 0);
-    assert_int_equal(testhost_open(&f->b, &simba__backend_memory, "memory://missed", &err), 0);
-    assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    testhost_settle(&f->a);
-    f->a.push_count = 0;
-    leave_memory_for_a_request();
-    const simba_reply released = ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
-    assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
-    assert_mine(released);
-    testhost_flush(&f->a); /* a critical section, at whose end it is woken */
-    assert_int_equal(f->a.push_count, 1);
-    assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
-/* Who takes a mutex again that somebody watches needs no memory for that. */
-static void memory_taken_again_without_memory(void **state)
-{
-    fixture *f = *state;
-    simba_error err = {0};
-    simba_watch watched = {.mutex = "orders"};
-    assert_int_equal(testhost_open(&f->a, &simba__backend_memory, "memory://again", &err), 0);
-    assert_int_equal(testhost_open(&f->b, &simba__backend_memory, "memory://again", &err), 0);
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    testhost_settle(&f->a);
-    assert_mine(acquire(&f->a, "orders", "a", 1));
-    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
-    leave_memory_for_a_request();
-    const simba_reply again = acquire(&f->a, "orders", "a", 2);
-    assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
-    assert_mine(again);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(about_memory),
         TEST(about_sqlite),
-        TEST(memory_news_without_memory),
-        TEST(memory_taken_again_without_memory),
     };
     return cmocka_run_group_tests_name("row stores", tests, NULL, NULL);
 }

@@ -1,109 +1,6 @@
 /* The SQLite store, driven at its contract: what its operations do, and when they are answered. */
 #include "backends/test_sqlite.h"
 
-/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static void acquire_and_release(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    const simba_reply won = acquire(&f->a, "orders", "me", 1);
-    assert_mine(won);
-    assert_string_equal(won.owner.id, "me");
-    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
-    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
-    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
-
-    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
-    assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
-    const simba_reply released = ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
-    assert_mine(released);
-    assert_string_equal(released.owner.id, "");
-    assert_owned_by(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "");
-
-    const simba_reply next = acquire(&f->a, "orders", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > won.owner.token);
-    testhost_close(&f->a);
-}
-
-/* A renewal extends the lease and keeps the token; after the lease has ended there is nothing to renew. */
-static void about_renew(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    const simba_reply won = acquire(&f->a, "orders", "me", 1);
-    testhost_advance(&f->a, 12000);
-    const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-    assert_mine(renewed);
-    assert_int_equal(renewed.owner.token, won.owner.token);
-    testhost_advance(&f->a, 12000);
-    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
-    testhost_advance(&f->a, 5000);
-    const simba_reply late = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-    assert_int_equal(late.outcome, SIMBA_NOT_MINE);
-    const simba_reply next = acquire(&f->a, "orders", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > won.owner.token);
-    testhost_close(&f->a);
-}
-
-/* Whoever asks again because the reply was lost gets the same grant. */
-static void lost_reply(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    const simba_reply won = acquire(&f->a, "orders", "me", 1);
-    const simba_reply again = acquire(&f->a, "orders", "me", 1);
-    assert_mine(again);
-    assert_int_equal(again.owner.token, won.owner.token);
-    testhost_close(&f->a);
-}
-
-/* The same id under another nonce is somebody else, also for renewals and releases. */
-static void same_id_other_nonce(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    const uint64_t nonce = UINT64_C(0xFEDCBA9876543210); /* does not fit into a signed number */
-    const simba_reply won = acquire(&f->a, "orders", "me", nonce);
-    assert_owned_by(acquire(&f->a, "orders", "me", 2), "me");
-    assert_owned_by(ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
-    assert_owned_by(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 2, 0), "me");
-    assert_mine(ask(&f->a, SIMBA_OP_RENEW, "orders", "me", nonce, won.owner.token));
-    testhost_close(&f->a);
-}
-
-/* Two stores on one file exclude each other. */
-static void two_stores(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    assert_mine(acquire(&f->a, "orders", "me", 1));
-    assert_owned_by(acquire(&f->b, "orders", "you", 2), "me");
-    assert_mine(acquire(&f->b, "invoices", "you", 2));
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
-/* Tokens grow from grant to grant, over a reopening, and even if the row was deleted. */
-static void tokens_grow(void **state)
-{
-    fixture *f = *state;
-    uint64_t before = 0;
-    for (int i = 0; i < 4; i++) {
-        open_store(f, &f->a);
-        const simba_reply won = acquire(&f->a, "orders", "me", 1);
-        assert_mine(won);
-        assert_true(won.owner.token > before);
-        before = won.owner.token;
-        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, before));
-        testhost_close(&f->a);
-        if (i == 2)
-            raw_once(f, "DELETE FROM simba_lock");
-    }
-}
-
 /* The wall clock steps by a day, forward and back: leases, and what is said of them, stay as they are. */
 static void wall_clock_steps(void **state)
 {
@@ -163,97 +60,11 @@ static void columns_for_people(void **state)
     testhost_close(&f->a);
 }
 
-/* Forced away: free for others at once, and the holder hears that it was revoked when it renews. */
-static void force_release(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    assert_int_equal(ask(&f->a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
-    const simba_reply won = acquire(&f->a, "orders", "me", 1);
-    assert_mine(ask(&f->a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
-    const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-    assert_int_equal(renewed.outcome, SIMBA_REVOKED);
-    assert_mine(acquire(&f->a, "orders", "you", 2));
-    testhost_close(&f->a);
-}
-
 static size_t list(testhost *h, const char *pattern)
 {
     h->listed_count = 0;
     ask(h, SIMBA_OP_LIST, pattern, NULL, 0, 0);
     return h->listed_count;
-}
-
-/* All mutexes there ever were, by name, owned or not; or those that match a shell pattern. */
-static void about_list(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    assert_int_equal(list(&f->a, NULL), 0);
-    const simba_reply won = acquire(&f->a, "orders-2", "me", 1);
-    acquire(&f->a, "invoices", "you", 2);
-    acquire(&f->a, "orders-1", "you", 3);
-    ask(&f->a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
-
-    assert_int_equal(list(&f->a, NULL), 3);
-    assert_string_equal(f->a.listed[0].mutex, "invoices");
-    assert_string_equal(f->a.listed[1].mutex, "orders-1");
-    assert_string_equal(f->a.listed[1].owner.id, "");
-    assert_int_equal(f->a.listed[1].owner.token, 0);
-    assert_string_equal(f->a.listed[2].mutex, "orders-2");
-    assert_string_equal(f->a.listed[2].owner.id, "me");
-    assert_int_equal(f->a.listed[2].owner.token, won.owner.token);
-    assert_int_equal(list(&f->a, "orders-[1-9]"), 2);
-    assert_int_equal(list(&f->a, "*s"), 1);
-    assert_int_equal(list(&f->a, "order"), 0);
-    testhost_close(&f->a);
-}
-
-/* Transactions in the write-ahead log: frames that carry the size of the database after a commit. */
-static unsigned count_commits(const fixture *f)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s-wal", f->path);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    unsigned char header[32];
-    unsigned commits = 0;
-    assert_int_equal(fread(header, 1, 32, file), 32);
-    const long page = header[8] << 24 | header[9] << 16 | header[10] << 8 | header[11];
-    while (fread(header, 1, 24, file) == 24) {
-        commits += (header[4] | header[5] | header[6] | header[7]) != 0;
-        fseek(file, page, SEEK_CUR);
-    }
-    fclose(file);
-    return commits;
-}
-
-/* What is submitted before a flush, and what gathers while the worker is busy, is one transaction each. */
-static void one_transaction_per_batch(void **state)
-{
-    enum { N = 50 };
-    fixture *f = *state;
-    static char names[N][24];
-    static testhost_request requests[2 * N];
-    open_store(f, &f->a);
-    acquire(&f->a, "first", "me", 1);
-    const unsigned before = count_commits(f);
-    for (int i = 0; i < N; i++) {
-        snprintf(names[i], sizeof names[i], "mutex-%d", i);
-        requests[i] = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
-        testhost_submit(&f->a, &requests[i]);
-    }
-    testhost_flush(&f->a);
-    for (int i = 0; i < N; i++) {
-        requests[N + i] = testhost_request_of(&f->a, SIMBA_OP_RELEASE, names[i], "me", 1, 0);
-        testhost_submit(&f->a, &requests[N + i]);
-        testhost_flush(&f->a);
-    }
-    testhost_run_jobs(&f->a);
-    for (int i = 0; i < 2 * N; i++)
-        assert_int_equal(requests[i].request.reply.outcome, SIMBA_MINE);
-    assert_int_equal(count_commits(f), before + 2);
-    testhost_close(&f->a);
 }
 
 /* The worker carries out one batch; or a thread that has until then tries to, and returns false if it cannot. */
@@ -410,30 +221,6 @@ typedef struct holder {
     unsigned looks;
 } holder;
 
-/* The store looks at the clock before each pause; the first looks come before it waits. */
-static void let_go(testhost *h)
-{
-    holder *other = h->user;
-    if (++other->looks == 8)
-        raw(other->db, "COMMIT");
-}
-
-/* The lock is let go while the store waits for it. */
-static void locked_for_a_while(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    holder other = {open_raw(f), 0};
-    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    raw(other.db, "BEGIN IMMEDIATE");
-    f->a.user = &other;
-    f->a.on_now = let_go;
-    assert_mine(*testhost_ask(&f->a, &r));
-    assert_true(other.looks >= 8);
-    sqlite3_close(other.db);
-    testhost_close(&f->a);
-}
-
 /* Of requests that wait for a lock together each fails at its own deadline, also one that was submitted while the worker waited
  * already. One whose time was over before the transaction began is not carried out. */
 static void deadlines_are_their_own(void **state)
@@ -522,20 +309,6 @@ static void bad_row_fails_alone(void **state)
     testhost_close(&f->a);
 }
 
-/* An owner_id that simba cannot have written is an error of that row, and is not written over. */
-static void damaged_row(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    acquire(&f->a, "orders", "me", 1);
-    raw_once(f, "UPDATE simba_lock SET owner_id = hex(zeroblob(100))");
-    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ECORRUPT);
-    assert_string_equal(raw_text(f, "SELECT length(owner_id) FROM simba_lock"), "200");
-    assert_mine(acquire(&f->a, "invoices", "me", 1));
-    testhost_close(&f->a);
-}
-
 /* SQLite keeps anything in any column. A row that we cannot have written is nobody's to take, and each request hears what
  * is wrong with its own; the others of the batch are carried out. */
 static void rows_of_wrong_types(void **state)
@@ -551,6 +324,7 @@ static void rows_of_wrong_types(void **state)
         {"revoked_token = -5", "revoked_token is negative"},
         {"owner_id = x'6d65'", "owner_id is not a text"},
         {"owner_id = 'm' || char(0) || 'e'", "owner_id has a zero byte"},
+        {"owner_id = hex(zeroblob(100))", "owner_id is too long"},
         {"owner_id = hex(zeroblob(500000))", "owner_id is too long"},
         {"boot_id = 7.5 + 0", NULL}, /* the column makes a text of it, of another boot */
         {"boot_id = x'00'", "boot_id is not a text"},
@@ -584,33 +358,6 @@ static void rows_of_wrong_types(void **state)
         assert_non_null(strstr(worse.error.text, "mutex worse: nonce is not a number"));
         assert_mine(good.request.reply);
     }
-    testhost_close(&f->a);
-}
-
-/* Whatever numbers are stored, they are shown, and nothing overflows. */
-static void extreme_numbers(void **state)
-{
-    static const char *const numbers[] = {"-9223372036854775807 - 1", "-1", "0", "9223372036854775807"};
-    fixture *f = *state;
-    open_store(f, &f->a);
-    for (int i = 0; i < 4 * 4 * 4; i++) {
-        char sql[400];
-        raw_once(f, "DELETE FROM simba_lock");
-        assert_mine(acquire(&f->a, "orders", "me", 1));
-        snprintf(sql, sizeof sql,
-                 "UPDATE simba_lock SET until_boot_ns = %s, transition_at = %s, acquired_at = %s, ttl_at = %s, "
-                 "version = %s",
-                 numbers[i % 4], numbers[i / 4 % 4], numbers[i / 16], numbers[i % 4], numbers[i / 4 % 4]);
-        raw_once(f, sql);
-        const bool held = i % 4 == 3;
-        assert_int_equal(list(&f->a, NULL), 1);
-        const simba_reply seen = acquire(&f->a, "orders", "you", 2);
-        assert_int_equal(seen.outcome, held ? SIMBA_NOT_MINE : SIMBA_MINE);
-    }
-    raw_once(f, "UPDATE simba_lock SET token = 9223372036854775807, owner_id = ''");
-    testhost_request last = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "you", 3, 0);
-    assert_int_equal(testhost_ask(&f->a, &last)->status, SIMBA_ESTORE);
-    assert_non_null(strstr(last.error.text, "no greater token is left"));
     testhost_close(&f->a);
 }
 
@@ -684,97 +431,26 @@ static void close_ends_waiting(void **state)
     sqlite3_close(other);
 }
 
-static int allocations_left;
-
-static void *stingy_malloc(size_t size)
-{
-    return allocations_left-- > 0 ? malloc(size) : NULL;
-}
-
-static void *stingy_realloc(void *pointer, size_t size)
-{
-    return allocations_left-- > 0 ? realloc(pointer, size) : NULL;
-}
-
-/* Open, watch, ask and list, with some number of allocations to spend. True: they were enough. */
-static bool try_everything(fixture *f)
-{
-    enum { MANY = 40 };
-    static testhost_request many[MANY];
-    simba_error err = {0};
-    simba_watch watched = {.mutex = "orders"};
-    const int rc = testhost_open(&f->a, &simba__backend_sqlite, f->url, &err);
-    if (rc < 0) {
-        assert_int_equal(rc, SIMBA_ENOMEM);
-        return false;
-    }
-    const bool is_watched = testhost_watch(&f->a, &watched) == 0;
-    testhost_run_jobs(&f->a);
-    f->a.listed_count = 0;
-    bool enough = is_watched;
-    for (int i = 0; i < MANY; i++) { /* more than the batch has room for at first */
-        const char *mutex = i == 0 ? "orders" : i == 1 ? NULL : "none";
-        many[i] = testhost_request_of(&f->a, i ? SIMBA_OP_LIST : SIMBA_OP_ACQUIRE, mutex, "me", 1, 0);
-        testhost_submit(&f->a, &many[i]);
-    }
-    testhost_flush(&f->a);
-    testhost_run_jobs(&f->a);
-    for (int i = 0; i < MANY; i++) {
-        assert_true(many[i].done);
-        enough &= many[i].request.reply.status == 0;
-    }
-    if (is_watched)
-        testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    return enough;
-}
-
-/* Whichever allocation fails, everything is answered, and nothing is left behind. */
-static void out_of_memory(void **state)
-{
-    fixture *f = *state;
-    assert_int_equal(simba_set_allocator(stingy_malloc, stingy_realloc, free), 0);
-    int allowed = 0;
-    do
-        allocations_left = ++allowed;
-    while (!try_everything(f) && allowed < 1000);
-    simba_set_allocator(NULL, NULL, NULL);
-    assert_in_range(allowed, 5, 999);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(acquire_and_release),
-        TEST(about_renew),
-        TEST(lost_reply),
-        TEST(same_id_other_nonce),
-        TEST(two_stores),
-        TEST(tokens_grow),
         TEST(wall_clock_steps),
         TEST(reboot_frees),
         TEST(columns_for_people),
-        TEST(force_release),
-        TEST(about_list),
-        TEST(one_transaction_per_batch),
         TEST(renewals_go_first),
         TEST(rows_of_others_are_read),
         TEST(undone_rows_are_read),
         TEST(forgotten_rows_are_not_known),
         TEST(reads_pass_a_writer),
         TEST(locked_until_deadline),
-        TEST(locked_for_a_while),
         TEST(deadlines_are_their_own),
         TEST(a_batch_waits_for_its_last),
         TEST(bad_row_fails_alone),
-        TEST(damaged_row),
         TEST(rows_of_wrong_types),
-        TEST(extreme_numbers),
         TEST(list_with_damaged_rows),
         TEST(close_answers_everything),
         TEST(close_ends_waiting),
-        TEST(out_of_memory),
     };
     return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
 }

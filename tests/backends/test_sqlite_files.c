@@ -1,7 +1,5 @@
 /* The SQLite store and its files: what it makes, what it refuses and leaves alone, what it survives. */
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "backends/test_sqlite.h"
@@ -100,22 +98,6 @@ static void bad_urls(void **state)
     snprintf(url, sizeof url, "%s?sync=maybe", f->url);
     refuse(url, SIMBA_EURL, "normal or full");
     assert_int_equal(access(f->path, F_OK), -1);
-}
-
-/* Both kinds of synchronisation work. */
-static void about_sync(void **state)
-{
-    fixture *f = *state;
-    char plain[128];
-    snprintf(plain, sizeof plain, "%s", f->url);
-    snprintf(f->url, sizeof f->url, "%.100s?sync=full", plain);
-    open_store(f, &f->a);
-    assert_mine(acquire(&f->a, "orders", "me", 1));
-    testhost_close(&f->a);
-    snprintf(f->url, sizeof f->url, "%.100s?sync=normal", plain);
-    open_store(f, &f->a);
-    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
-    testhost_close(&f->a);
 }
 
 typedef struct contents {
@@ -235,16 +217,6 @@ static void newer_schema(void **state)
     refuse_untouched(f, SIMBA_ESTORE, "newer version");
 }
 
-/* A database of ours without its table. */
-static void missing_table(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    testhost_close(&f->a);
-    raw_once(f, "DROP TABLE simba_lock");
-    refuse_untouched(f, SIMBA_ECORRUPT, "simba_lock");
-}
-
 /* Run `body` in a child without root's privileges, which would make every file writable. */
 static void unprivileged(fixture *f, void (*body)(fixture *f))
 {
@@ -308,29 +280,6 @@ static void no_permission(void **state)
     chmod(f->folder, 0755);
 }
 
-/* Folders cannot be made below a file. */
-static void no_folder(void **state)
-{
-    fixture *f = *state;
-    char url[160];
-    write_file(f->path, "x", 1);
-    snprintf(url, sizeof url, "sqlite://%s/below/simba.db", f->path);
-    refuse(url, SIMBA_EUNAVAILABLE, f->path);
-}
-
-/* A path with a mistake in the middle makes no folders: the one that is missing is named. */
-static void mistyped_folder(void **state)
-{
-    fixture *f = *state;
-    char url[160];
-    char missing[96];
-    snprintf(url, sizeof url, "sqlite://%s/mistyped/folder/simba.db", f->folder);
-    snprintf(missing, sizeof missing, "there is no folder %s/mistyped", f->folder);
-    refuse(url, SIMBA_EURL, missing);
-    snprintf(missing, sizeof missing, "%s/mistyped", f->folder);
-    assert_int_equal(access(missing, F_OK), -1);
-}
-
 /* In a child: open, ask for the mutex, close. */
 static void open_and_acquire(fixture *f, const char *id)
 {
@@ -373,41 +322,6 @@ static void creation_race(void **state)
         raw_once(f, "PRAGMA journal_mode = DELETE");
         assert_int_equal(unlink(f->path), 0);
     }
-}
-
-static fixture *racing;
-
-/* A statement begins. Pages are what a store thinks of after it has seen that the file is empty: another one is faster. */
-static int on_statement(unsigned event, void *handle, void *statement, void *text)
-{
-    (void)event;
-    (void)text;
-    if (strncmp(sqlite3_sql(statement), "PRAGMA page_size", 16) != 0)
-        return 0;
-    sqlite3_trace_v2(handle, 0, NULL, NULL);
-    open_store(racing, &racing->b);
-    return 0;
-}
-
-static int listen_to_store(sqlite3 *handle, char **message, const struct sqlite3_api_routines *routines)
-{
-    (void)message;
-    (void)routines;
-    sqlite3_reset_auto_extension();
-    return sqlite3_trace_v2(handle, SQLITE_TRACE_STMT, on_statement, handle);
-}
-
-/* One store finds an empty file, and before it goes on another one has made it. */
-static void created_meanwhile(void **state)
-{
-    fixture *f = racing = *state;
-    sqlite3_auto_extension((void (*)(void))listen_to_store);
-    open_store(f, &f->a);
-    assert_non_null(f->b.store);
-    assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
-    testhost_close(&f->a);
-    testhost_close(&f->b);
 }
 
 /* The file is deleted under two stores, with or without the files beside it: both go on, with a new file, together. */
@@ -497,58 +411,6 @@ static void moved_and_back(void **state)
     testhost_close(&f->a);
 }
 
-/* What takes its place is no database: every request says so, the thing stays as it is; when it goes, so does that. */
-static void replaced_by_rubbish(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    char aside[128];
-    snprintf(aside, sizeof aside, "%s.rubbish", f->path);
-    write_file(aside, "no database, but long enough to be looked at", 44);
-    assert_int_equal(rename(aside, f->path), 0);
-    for (int i = 0; i < 2; i++) {
-        testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-        assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ECORRUPT);
-    }
-    struct stat status;
-    assert_int_equal(stat(f->path, &status), 0);
-    assert_int_equal(status.st_size, 44);
-    unlink(f->path);
-    assert_mine(acquire(&f->a, "orders", "me", 1));
-    testhost_close(&f->a);
-}
-
-/* The disk takes no more: the batch fails as a whole, and with the next one that is over. */
-static void disk_full(void **state)
-{
-    fixture *f = *state;
-    char log[128];
-    struct stat status;
-    struct rlimit before;
-    open_store(f, &f->a);
-    assert_mine(acquire(&f->a, "orders", "me", 1));
-    snprintf(log, sizeof log, "%s-wal", f->path);
-    assert_int_equal(stat(log, &status), 0);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    const struct rlimit tight = {(rlim_t)status.st_size + 100, before.rlim_max};
-    signal(SIGXFSZ, SIG_IGN);
-    testhost_request one = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
-    testhost_request two = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
-    testhost_submit(&f->a, &one);
-    testhost_submit(&f->a, &two);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    testhost_flush(&f->a);
-    testhost_run_jobs(&f->a);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(one.request.reply.status, SIMBA_EUNAVAILABLE);
-    assert_int_equal(two.request.reply.status, SIMBA_EUNAVAILABLE);
-    assert_non_null(strstr(one.error.text, f->path));
-    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
-    assert_mine(acquire(&f->a, "invoices", "you", 2));
-    testhost_close(&f->a);
-}
-
 /* The store under a second name, a symbolic link, is the same store. */
 static void symbolic_link(void **state)
 {
@@ -574,24 +436,17 @@ int main(void)
         TEST(about_created),
         TEST(sockets_have_the_mode_of_the_database),
         TEST(bad_urls),
-        TEST(about_sync),
         TEST(not_a_database),
         TEST(damaged_database),
         TEST(foreign_database),
         TEST(foreign_log),
         TEST(newer_schema),
-        TEST(missing_table),
         TEST(no_permission),
-        TEST(no_folder),
-        TEST(mistyped_folder),
         TEST(creation_race),
-        TEST(created_meanwhile),
         TEST(deleted_underneath),
         TEST(deleted_under_an_idle_store),
         TEST(replaced_underneath),
         TEST(moved_and_back),
-        TEST(replaced_by_rubbish),
-        TEST(disk_full),
         TEST(symbolic_link),
     };
     return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);

@@ -26,48 +26,6 @@ static void written_by_the_grant(void **state)
     testhost_close(&f->b);
 }
 
-/* A note is there after everybody has gone. Removed, it is not. */
-static void kept_in_the_file(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    uint64_t token = acquire(&f->a, "m", "a", 1).owner.token;
-    assert_mine(write_note(&f->a, "m", "a", 1, token, 1, "kept"));
-    testhost_close(&f->a);
-    open_store(f, &f->b);
-    assert_string_equal(read_note(&f->b, "m").bytes, "kept");
-    assert_mine(ask(&f->b, SIMBA_OP_FORCE_RELEASE, "m", "", 0, 0));
-    token = acquire(&f->b, "m", "b", 2).owner.token;
-    assert_mine(write_note(&f->b, "m", "b", 2, token, 1, ""));
-    f->b.noted_count = 0;
-    assert_int_equal(read_note(&f->b, "m").length, 0);
-    assert_int_equal(f->b.noted_count, 0);
-    testhost_close(&f->b);
-}
-
-/* Whoever watches in another process is told that something has changed, once. */
-static void told_to_another_process(void **state)
-{
-    fixture *f = *state;
-    simba_watch watched = {.mutex = "m", .observed = true};
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    const uint64_t token = acquire(&f->b, "m", "b", 2).owner.token;
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    testhost_settle(&f->a);
-    f->a.push_count = 0;
-    assert_mine(write_note(&f->b, "m", "b", 2, token, 1, "news"));
-    assert_true(testhost_await_pushes(&f->a, 1));
-    assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
-    assert_mine(ask(&f->b, SIMBA_OP_RENEW, "m", "b", 2, token));
-    assert_owned_by(write_note(&f->b, "m", "b", 3, token, 2, "not the holder"), "b");
-    testhost_settle(&f->a);
-    assert_int_equal(f->a.push_count, 1);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
 static void refuse_note(fixture *f, const char *sql, const char *words)
 {
     raw_once(f, sql);
@@ -119,8 +77,9 @@ static void about_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(written_by_the_grant), TEST(kept_in_the_file), TEST(told_to_another_process),
-        TEST(about_damaged),        TEST(about_forgotten),
+        TEST(written_by_the_grant),
+        TEST(about_damaged),
+        TEST(about_forgotten),
     };
     return cmocka_run_group_tests_name("sqlite notes", tests, NULL, NULL);
 }

@@ -137,26 +137,6 @@ static bool waits_in_child(fixture *f)
     return true;
 }
 
-/* A waiter is told its place, and keeps it when it asks again. */
-static void places(void **state)
-{
-    fixture *f = *state;
-    hold(f);
-    for (int i = 0; i < WAITERS; i++) {
-        open_store(f, &s.waiters[i]);
-        assert_int_equal(wait_for(&s.waiters[i], "orders", "w", 10 + (uint64_t)i).place, i + 1);
-    }
-    for (int i = 0; i < WAITERS; i++)
-        assert_int_equal(wait_for(&s.waiters[i], "orders", "w", 10 + (uint64_t)i).place, i + 1);
-    assert_int_equal(acquire(&s.waiters[0], "orders", "no waiter", 20).place, 0);
-    assert_string_equal(raw_text(f, "SELECT count(*) FROM simba_waiter"), "3");
-    s.holder.listed_count = 0;
-    ask(&s.holder, SIMBA_OP_LIST, NULL, NULL, 0, 0);
-    assert_int_equal(s.holder.listed[0].waiters, WAITERS);
-    assert_string_equal(s.holder.listed[0].next, "w");
-    end();
-}
-
 /* A release calls the first waiter, and leaves the others alone. The mutex is the called one's. */
 static void the_first_alone_is_called(void **state)
 {
@@ -195,31 +175,6 @@ static void who_does_not_come_goes_to_the_end(void **state)
                         "12,10");
     assert_mine(ask(&s.waiters[1], SIMBA_OP_RELEASE, "orders", "w", 11, 0));
     assert_called(2);
-    end();
-}
-
-/* Nobody asks while the called one sleeps: those that wait find the free mutex when they look. */
-static void sleepers_look(void **state)
-{
-    fixture *f = *state;
-    all_wait(f);
-    release();
-    testhost_advance(&s.waiters[1], 1001);
-    assert_int_equal(s.waiters[1].push_count, 1);
-    assert_told(&s.waiters[1], 0, SIMBA_PUSH_RELEASED, 11);
-    end();
-}
-
-/* Somebody who never had the mutex gives it back for its owner, as the supervisor of a command does: the next in the queue is
- * called. */
-static void given_back_by_another(void **state)
-{
-    fixture *f = *state;
-    hold(f);
-    begin_to_wait(f, 0);
-    open_store(f, &s.waiters[1]);
-    assert_mine(ask(&s.waiters[1], SIMBA_OP_RELEASE, "orders", "h", 1, 0));
-    assert_called(0);
     end();
 }
 
@@ -267,19 +222,6 @@ static void the_first_was_killed(void **state)
     assert_called(0);
     assert_string_equal(raw_text(f, "SELECT count(*) FROM simba_waiter"), "1");
     assert_int_equal(count_names(f), 2);
-    end();
-}
-
-/* One that enters the queue does not stand behind a dead one, whose place it would wait for. */
-static void entering_buries_the_dead(void **state)
-{
-    fixture *f = *state;
-    hold(f);
-    open_store(f, &s.waiters[0]);
-    assert_mine(acquire(&s.waiters[0], "invoices", "w", 20)); /* it has swept */
-    end_process(start_process(f, waits_in_child));
-    assert_int_equal(wait_for(&s.waiters[0], "orders", "w", 10).place, 1);
-    assert_string_equal(raw_text(f, "SELECT group_concat(nonce) FROM simba_waiter"), "10");
     end();
 }
 
@@ -441,48 +383,6 @@ static void more_calls_than_datagrams(void **state)
     end();
 }
 
-/* Several contenders of one client, also the one that releases, stand in the queue like others. */
-static void contenders_of_one_client(void **state)
-{
-    fixture *f = *state;
-    hold(f);
-    begin_to_wait(f, 0);
-    assert_int_equal(wait_for(&s.holder, "orders", "h", 2).place, 2);
-    assert_int_equal(wait_for(&s.waiters[0], "orders", "w", 20).place, 3);
-    release();
-    assert_called(0);
-    testhost_settle(&s.holder);
-    assert_int_equal(s.holder.push_count, 0);
-    assert_mine(wait_for(&s.waiters[0], "orders", "w", 10));
-    assert_mine(ask(&s.waiters[0], SIMBA_OP_RELEASE, "orders", "w", 10, 0));
-    assert_true(testhost_await_pushes(&s.holder, 1));
-    assert_told(&s.holder, 0, SIMBA_PUSH_RELEASED, 2);
-    assert_mine(wait_for(&s.holder, "orders", "h", 2));
-    assert_mine(ask(&s.holder, SIMBA_OP_RELEASE, "orders", "h", 2, 0));
-    assert_true(testhost_await_pushes(&s.waiters[0], 1));
-    assert_told(&s.waiters[0], 0, SIMBA_PUSH_RELEASED, 20);
-    end();
-}
-
-/* Those that ask in one batch stand in the queue in the order in which they asked. */
-static void one_batch_has_an_order(void **state)
-{
-    fixture *f = *state;
-    testhost_request r[4];
-    hold(f);
-    open_store(f, &s.waiters[0]);
-    for (int i = 0; i < 4; i++) {
-        r[i] = testhost_request_of(&s.waiters[0], SIMBA_OP_ACQUIRE, "orders", "w", 40 - (uint64_t)i, 0);
-        r[i].request.queue = true;
-        testhost_submit(&s.waiters[0], &r[i]);
-    }
-    testhost_flush(&s.waiters[0]);
-    testhost_run_jobs(&s.waiters[0]);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(wait_for(&s.waiters[0], "orders", "w", 40 - (uint64_t)i).place, i + 1);
-    end();
-}
-
 /* Rows that simba has not written wake nobody, and lead nowhere: names that are paths, times that are none, a reservation without
  * an end. */
 static void rows_of_others(void **state)
@@ -533,39 +433,6 @@ static void closing_leaves_nothing(void **state)
     assert_int_equal(count_names(f), 0);
 }
 
-/* It cannot remove its rows now, because somebody has the lock: then its name stays, by which others know them for dead. */
-static void closing_while_locked(void **state)
-{
-    fixture *f = *state;
-    hold(f);
-    begin_to_wait(f, 0);
-    sqlite3 *other = open_raw(f);
-    raw(other, "BEGIN IMMEDIATE");
-    testhost_close(&s.waiters[0]);
-    s.waiters[0].store = NULL;
-    assert_int_equal(count_names(f), 2);
-    raw(other, "COMMIT");
-    sqlite3_close(other);
-    begin_to_wait(f, 1);
-    assert_string_equal(raw_text(f, "SELECT group_concat(nonce) FROM simba_waiter"), "11");
-    end();
-}
-
-/* Who waits for nothing does not look. */
-static void looking_ends(void **state)
-{
-    fixture *f = *state;
-    all_wait(f);
-    release();
-    assert_called(0);
-    assert_mine(wait_for(&s.waiters[0], "orders", "w", 10));
-    testhost_advance(&s.waiters[0], 1001);
-    const unsigned jobs = s.waiters[0].jobs_run;
-    testhost_advance(&s.waiters[0], 5001);
-    assert_int_equal(s.waiters[0].jobs_run, jobs);
-    end();
-}
-
 /* A flood of datagrams does not keep the one whose socket it is. */
 static void about_flood(void **state)
 {
@@ -593,28 +460,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(places),
-        TEST(the_first_alone_is_called),
-        TEST(who_does_not_come_goes_to_the_end),
-        TEST(sleepers_look),
-        TEST(given_back_by_another),
-        TEST(who_leaves_is_not_called),
-        TEST(orphans_are_dropped),
-        TEST(the_first_was_killed),
-        TEST(entering_buries_the_dead),
-        TEST(the_next_client_sweeps),
-        TEST(the_first_is_frozen),
-        TEST(the_first_cannot_be_notified),
-        TEST(without_a_socket),
-        TEST(the_folder_is_removed),
-        TEST(more_calls_than_datagrams),
-        TEST(contenders_of_one_client),
-        TEST(one_batch_has_an_order),
-        TEST(rows_of_others),
-        TEST(closing_leaves_nothing),
-        TEST(closing_while_locked),
-        TEST(looking_ends),
-        TEST(about_flood),
+        TEST(the_first_alone_is_called), TEST(who_does_not_come_goes_to_the_end),
+        TEST(who_leaves_is_not_called),  TEST(orphans_are_dropped),
+        TEST(the_first_was_killed),      TEST(the_next_client_sweeps),
+        TEST(the_first_is_frozen),       TEST(the_first_cannot_be_notified),
+        TEST(without_a_socket),          TEST(the_folder_is_removed),
+        TEST(more_calls_than_datagrams), TEST(rows_of_others),
+        TEST(closing_leaves_nothing),    TEST(about_flood),
     };
     return cmocka_run_group_tests_name("sqlite queue", tests, NULL, NULL);
 }

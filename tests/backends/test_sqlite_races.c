@@ -80,59 +80,6 @@ static void released_before_the_answer(void **state)
     testhost_close(&f->b);
 }
 
-static void row_goes(fixture *f)
-{
-    raw_once(f, "DELETE FROM simba_waiter");
-}
-
-/* Its row is deleted just after the transaction that wrote it. Then the release calls nobody; the contender asks at the end of the
- * lease that it was told of, as it always does, and is in the queue again. */
-static void the_row_is_deleted_before_the_answer(void **state)
-{
-    fixture *f = *state;
-    open_hooked(f, &f->a);
-    open_store(f, &f->b);
-    assert_mine(acquire(&f->b, "orders", "b", 2));
-    testhost_request r = waiting_request(f);
-    testhost_submit(&f->a, &r);
-    testhost_flush(&f->a);
-    meanwhile.on_commit = row_goes;
-    testhost_run_jobs(&f->a);
-    assert_owned_by(r.request.reply, "b");
-    assert_in_range(r.request.reply.owner.transition_at_ms - r.request.reply.now_ms, 1, 16000);
-    b_releases(f);
-    testhost_advance(&f->a, 2000);
-    assert_int_equal(f->a.push_count, 0);
-    assert_mine(wait_for(&f->a, "orders", "a", 1));
-    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
-static void observed_change(fixture *f)
-{
-    assert_mine(acquire(&f->b, "orders", "b", 2));
-}
-
-/* The mutex changes between the row of an observer and the push that its watch is live: then it is told twice, and of the end state
- * at the latest. */
-static void changed_while_the_watch_begins(void **state)
-{
-    fixture *f = *state;
-    simba_watch watched = {.mutex = "orders"};
-    open_hooked(f, &f->a);
-    open_store(f, &f->b);
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    meanwhile.on_commit = observed_change;
-    testhost_run_jobs(&f->a);
-    assert_null(meanwhile.on_commit);
-    assert_true(testhost_await_pushes(&f->a, 2));
-    assert_told(&f->a, 1, SIMBA_PUSH_CHANGED, 0);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
 static void die(fixture *f)
 {
     (void)f;
@@ -218,8 +165,6 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(released_before_the_answer),
-        TEST(the_row_is_deleted_before_the_answer),
-        TEST(changed_while_the_watch_begins),
         TEST(killed_before_it_rings),
         TEST(no_wake_up_is_lost),
     };

@@ -65,90 +65,6 @@ static void observers_hear_of_changes(void **state)
     testhost_close(&f->b);
 }
 
-/* What was told is not told again by the looks that follow. */
-static void told_once(void **state)
-{
-    fixture *f = *state;
-    simba_watch watched = {.mutex = "orders"};
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    watch(&f->a, &watched);
-    assert_mine(acquire(&f->b, "orders", "x", 1));
-    assert_heard(&f->a, &watched);
-    const unsigned jobs = f->a.jobs_run;
-    testhost_advance(&f->a, 1001);
-    testhost_advance(&f->a, 1001);
-    assert_int_equal(f->a.jobs_run, jobs + 2);
-    assert_silence(&f->a);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
-/* An observer stands in no line. */
-static void observers_do_not_wait(void **state)
-{
-    fixture *f = *state;
-    simba_watch watched = {.mutex = "orders"};
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    watch(&f->a, &watched);
-    assert_mine(acquire(&f->b, "orders", "x", 1));
-    assert_heard(&f->a, &watched);
-    assert_int_equal(wait_for(&f->b, "orders", "y", 2).place, 1);
-    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "x", 1, 0));
-    assert_heard(&f->a, &watched);
-    assert_true(testhost_await_pushes(&f->b, 1));
-    assert_told(&f->b, 0, SIMBA_PUSH_RELEASED, 2);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
-/* Unwatched before its row is written, and while it is: nothing is told, and no row stays. */
-static void unwatched_at_once(void **state)
-{
-    fixture *f = *state;
-    simba_watch watched = {.mutex = "orders"};
-    open_store(f, &f->a);
-    assert_int_equal(f->a.backend->watch(f->a.store, &watched), 0);
-    f->a.backend->unwatch(f->a.store, &watched);
-    testhost_end_section(&f->a);
-    testhost_run_jobs(&f->a);
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    assert_non_null(f->a.first_job);
-    testhost_unwatch(&f->a, &watched);
-    testhost_run_jobs(&f->a);
-    assert_silence(&f->a);
-    assert_string_equal(raw_text(f, "SELECT count(*) FROM simba_waiter"), "0");
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    testhost_close(&f->a); /* with a watch that was never written */
-}
-
-/* Its row cannot be written now, because another process has the lock: it is written later. */
-static void watched_while_locked(void **state)
-{
-    fixture *f = *state;
-    simba_watch watched = {.mutex = "orders"};
-    open_store(f, &f->a);
-    sqlite3 *other = open_raw(f);
-    raw(other, "BEGIN IMMEDIATE");
-    assert_int_equal(testhost_watch(&f->a, &watched), 0);
-    simba_job *job = f->a.first_job;
-    assert_false(
-        job->run(job, f->a.host.now(&f->a.host))); /* as a thread does that has no time: it needs no lock for a look */
-    f->a.now_shift_ns += 4001 * SIMBA__NS_PER_MS;
-    testhost_run_jobs(&f->a);
-    assert_silence(&f->a);
-    raw(other, "COMMIT");
-    sqlite3_close(other);
-    testhost_advance(&f->a, 1001);
-    assert_int_equal(f->a.push_count, 1);
-    assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
-    testhost_unwatch(&f->a, &watched);
-    testhost_close(&f->a);
-}
-
 /* The owner is told although it watches nothing, and by what it asks then it hears why; also if another takes the mutex first. */
 static void revocations_are_told(void **state)
 {
@@ -182,23 +98,6 @@ static void revocations_are_told(void **state)
     testhost_close(&f->b);
 }
 
-/* A mutex that is forced away is the first waiter's. */
-static void a_revocation_calls_the_line(void **state)
-{
-    fixture *f = *state;
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_owned_by(wait_for(&f->a, "orders", "a", 1), "b");
-    assert_mine(ask(&f->b, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
-    assert_true(testhost_await_pushes(&f->a, 1));
-    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, 1);
-    assert_true(testhost_await_pushes(&f->b, 1));
-    assert_told(&f->b, 0, SIMBA_PUSH_CHANGED, 2);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
 /* The database is deleted and made anew by another process: those who wait and watch come along within a second. */
 static void the_database_is_another(void **state)
 {
@@ -228,43 +127,13 @@ static void the_database_is_another(void **state)
     testhost_close(&f->b);
 }
 
-/* A look that failed is taken again. */
-static void a_look_fails(void **state)
-{
-    fixture *f = *state;
-    char aside[128];
-    snprintf(aside, sizeof aside, "%s.aside", f->path);
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_owned_by(wait_for(&f->a, "orders", "a", 1), "b");
-    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
-    assert_int_equal(rename(f->path, aside), 0);
-    assert_int_equal(mkdir(f->path, 0700), 0);
-    testhost_settle(&f->a);
-    assert_int_equal(f->a.push_count, 0);
-    assert_int_equal(rmdir(f->path), 0);
-    assert_int_equal(rename(aside, f->path), 0);
-    testhost_advance(&f->a, 1001);
-    testhost_advance(&f->a, 1001);
-    assert_true(f->a.push_count >= 1);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(observers_hear_of_changes),
-        TEST(told_once),
-        TEST(observers_do_not_wait),
-        TEST(unwatched_at_once),
-        TEST(watched_while_locked),
         TEST(revocations_are_told),
-        TEST(a_revocation_calls_the_line),
         TEST(the_database_is_another),
-        TEST(a_look_fails),
     };
     return cmocka_run_group_tests_name("sqlite watch", tests, NULL, NULL);
 }

@@ -1,12 +1,10 @@
 /* The ZooKeeper store by itself: what its URL may say, how names become nodes, who may touch them, what it costs the server.
  * One real server for all. */
-#include <dirent.h>
 #include <pthread.h>
 #include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/cm.h"
 #include "lib/proxy.h"
@@ -17,7 +15,6 @@
 
 #include "client/client.h"
 #include "stores/zookeeper/zookeeper.h"
-#include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
 
@@ -76,48 +73,6 @@ static void bad_urls(void **state)
         const int rc = simba_client_open(cases[i].url, NULL, &err, &client);
         if (rc >= 0 || !strstr(err.text, cases[i].says))
             fail_msg("%s: %d %s", cases[i].url, rc, err.text);
-    }
-}
-
-/* ttl and transition as options of the program: an error that names the one. */
-static void lease_options(void **state)
-{
-    (void)state;
-    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    simba_client *client = NULL;
-    simba_error err = {0};
-    options.timing.transition_ms = 1000;
-    assert_int_equal(simba_client_open("zookeeper://h", &options, &err, &client), SIMBA_EURL);
-    assert_non_null(strstr(err.text, "transition does not apply"));
-    client = open_client("", "");
-    simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
-    simba_contender *handle = NULL;
-    contender.timing.ttl_ms = 1000;
-    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &handle), SIMBA_EINVAL);
-    assert_non_null(strstr(err.text, "ttl does not apply"));
-    contender.timing.ttl_ms = SIMBA_INHERIT;
-    contender.timing.stop_margin_ms = 9000;
-    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &handle), SIMBA_EINVAL);
-    assert_non_null(strstr(err.text, "stop margin"));
-    simba_client_close(client);
-}
-
-/* A name that leads nowhere, and a server that is not there: words, and no password in them. */
-static void about_unreachable(void **state)
-{
-    (void)state;
-    static const char *const urls[] = {"zookeeper://u:topsecret@nowhere.invalid",
-                                       "zookeeper://u:topsecret@127.0.0.1:1"};
-    for (size_t i = 0; i < 2; i++) {
-        simba_client *client = NULL;
-        simba_error err = {0};
-        assert_int_equal(simba_client_open(urls[i], NULL, &err, &client), 0);
-        simba_locker *locker = new_locker(client, "m");
-        assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_EUNAVAILABLE);
-        assert_non_null(strstr(err.text, "zookeeper"));
-        assert_null(strstr(err.text, "topsecret"));
-        simba_locker_free(locker);
-        simba_client_close(client);
     }
 }
 
@@ -319,29 +274,6 @@ static void shorter_session(void **state)
     simba_client_close(client);
 }
 
-/* The first who comes makes all folders, by one connection: the answers to everything that the store asks are understood. */
-static void new_folders(void **state)
-{
-    (void)state;
-    char url[96];
-    proxy network;
-    simba_client *client = NULL;
-    simba_note note = SIMBA_NOTE_INIT;
-    proxy_start(&network, zookeeper.port);
-    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/new/folders", network.port);
-    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
-    simba_locker *locker = new_locker(client, "a/b");
-    assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
-    assert_listed(client, "*/c", "");
-    assert_int_equal(simba_client_note(client, "a/b", NULL, &note), 0);
-    assert_int_equal(simba_client_force_release(client, "a/b", NULL), 0);
-    simba_locker_free(locker);
-    assert_int_equal(simba_client_forget(client, "a/b", NULL), 0);
-    assert_int_equal(proxy_accepted(&network), 1);
-    simba_client_close(client);
-    proxy_stop(&network);
-}
-
 /* --- rights ------------------------------------------------------------------------------------------------- */
 
 static void about_rights(void **state)
@@ -416,65 +348,6 @@ static void no_herd(void **state)
     simba_client_close(client);
 }
 
-/* A crowd of one client comes in portions and lists together. All of it gets into the queue, and meanwhile the leader can stop. */
-static void a_crowd(void **state)
-{
-    (void)state;
-    enum { N = 600 };
-    simba_contender *contenders[N];
-    const double watches = counter("zk_watch_count");
-    simba_client *client = open_client("", "/crowd");
-    grants = 0;
-    for (int i = 0; i < N; i++) {
-        simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-        options.on_acquired = on_acquired;
-        assert_int_equal(simba_contender_new(client, "m", &options, NULL, &contenders[i]), 0);
-        assert_int_equal(simba_contender_start(contenders[i]), 0);
-    }
-    assert_true(REF_WITHIN(LONG_MS, grants > 0));
-    assert_int_equal(simba_contender_stop(leader), 0);
-    assert_true(REF_WITHIN(LONG_MS, grants > 1));
-    assert_true(REF_WITHIN(3 * LONG_MS, counter("zk_watch_count") >= watches + N - 2));
-    simba_client_close(client);
-    for (int i = 0; i < N; i++)
-        simba_contender_free(contenders[i]);
-}
-
-/* Sockets are not handed on to programs that are started. */
-static void close_on_exec(void **state)
-{
-    (void)state;
-    simba_client *client = open_client("", "");
-    simba_locker *locker = new_locker(client, "fd");
-    assert_int_equal(simba_locker_acquire(locker, 5000, NULL), 0);
-    unsigned sockets = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-        char path[300];
-        char text[400] = "";
-        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-        if (strtol(entry->d_name, NULL, 10) <= STDERR_FILENO || readlink(path, text, sizeof text - 1) < 0 ||
-            strncmp(text, "socket:", 7) != 0)
-            continue;
-        sockets++;
-        snprintf(path, sizeof path, "/proc/self/fdinfo/%s", entry->d_name);
-        FILE *info = fopen(path, "r");
-        unsigned flags = 0;
-        while (info && fgets(text, sizeof text, info))
-            if (sscanf(text, "flags: %o", &flags) == 1)
-                break;
-        if (info)
-            fclose(info);
-        if (!(flags & 02000000))
-            REF_COMPLAIN("descriptor %s stays open", entry->d_name);
-    }
-    closedir(dir);
-    assert_int_equal(ref_complaints(), 0);
-    assert_true(sockets > 0);
-    simba_locker_free(locker);
-    simba_client_close(client);
-}
-
 /* --- who polls ------------------------------------------------------------------------------------------ */
 
 static void ignore_row(const simba_listing *row, void *user)
@@ -523,45 +396,18 @@ static void breaks_under_a_poller(void **state)
 
 /* --- the end --------------------------------------------------------------------------------------------------- */
 
-/* A server that has fallen silent does not keep a client from closing. */
-static void close_in_silence(void **state)
-{
-    (void)state;
-    char url[64];
-    proxy network;
-    simba_client *client = NULL;
-    proxy_start(&network, zookeeper.port);
-    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", network.port);
-    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
-    simba_locker *locker = new_locker(client, "silence");
-    assert_int_equal(simba_locker_acquire(locker, 5000, NULL), 0);
-    assert_int_equal(simba_locker_release(locker, NULL), 0);
-    proxy_set(&network, PROXY_FREEZE);
-    const int64_t before_ms = ref_now_ms();
-    simba_locker_free(locker);
-    simba_client_close(client);
-    assert_true(ref_now_ms() - before_ms < LONG_MS / 2);
-    proxy_stop(&network);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_urls),
-        cmocka_unit_test(lease_options),
-        cmocka_unit_test(about_unreachable),
         cmocka_unit_test(about_names),
         cmocka_unit_test(excludes_jvm_for_any_name),
         cmocka_unit_test(nested_names),
         cmocka_unit_test(warns_of_jvm_owner),
         cmocka_unit_test(shorter_session),
-        cmocka_unit_test(new_folders),
         cmocka_unit_test(about_rights),
         cmocka_unit_test(no_herd),
-        cmocka_unit_test(a_crowd),
-        cmocka_unit_test(close_on_exec),
         cmocka_unit_test(breaks_under_a_poller),
-        cmocka_unit_test(close_in_silence),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -2,7 +2,6 @@
  * are answered or their connection has ended, and a silent server does not keep it for long. One real server, behind a network
  * that the test breaks. */
 #include <stdio.h>
-#include <string.h>
 
 #include "lib/cm.h"
 #include "lib/proxy.h"
@@ -57,22 +56,6 @@ static void pump_until_none_is_outstanding(void)
     }
 }
 
-/* There was no connection: nothing has been sent. */
-static void not_sent(void **state)
-{
-    (void)state;
-    proxy_set(&network, PROXY_FREEZE);
-    testhost_request r = testhost_request_of(&h, SIMBA_OP_READ, "m", "me", NONCE, 0);
-    testhost_submit(&h, &r);
-    testhost_flush(&h);
-    assert_int_equal(outstanding(), 1);
-    session()->heard.ns = INT64_MAX;
-    testhost_expire(&h, &r);
-    assert_int_equal(outstanding(), 0);
-    proxy_set(&network, PROXY_PASS);
-    ask(&h, SIMBA_OP_READ, "m", "me", NONCE, 0);
-}
-
 /* The server has said something since the request was made, so it may still be working on it. */
 static void keeps_its_place(void **state)
 {
@@ -123,35 +106,11 @@ static void silent_server(void **state)
     assert_true(proxy_accepted(&network) > connections);
 }
 
-/* Acquires are superseded by the next one of the same contender, which gets the mutex, and asks nothing new meanwhile. */
-static void asked_again(void **state)
-{
-    (void)state;
-    ask(&h, SIMBA_OP_READ, "a", "me", NONCE, 0);
-    proxy_set(&network, PROXY_FREEZE);
-    testhost_request first = testhost_request_of(&h, SIMBA_OP_ACQUIRE, "a", "me", NONCE, 0);
-    testhost_request second = first;
-    testhost_submit(&h, &first);
-    testhost_flush(&h);
-    session()->heard.ns = INT64_MAX;
-    testhost_expire(&h, &first);
-    testhost_submit(&h, &second);
-    testhost_flush(&h);
-    assert_int_equal(outstanding(), 1);
-    proxy_set(&network, PROXY_PASS);
-    pump_until_none_is_outstanding();
-    assert_int_equal(second.request.reply.status, 0);
-    assert_mine(second.request.reply);
-    assert_mine(ask(&h, SIMBA_OP_RELEASE, "a", "me", NONCE, 0));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(not_sent, setup, teardown),
         cmocka_unit_test_setup_teardown(keeps_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(silent_server, setup, teardown),
-        cmocka_unit_test_setup_teardown(asked_again, setup, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

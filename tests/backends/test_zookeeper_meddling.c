@@ -2,7 +2,6 @@
  * the same, and whoever is concerned gets to know. Each contender has a client of its own. */
 #include <simba.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "lib/cm.h"
 #include "lib/raw_zookeeper.h"
@@ -184,20 +183,6 @@ static void removed_waiter(void **state)
     assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
 }
 
-/* Likewise when it was written to before. */
-static void touched_waiter(void **state)
-{
-    (void)state;
-    ref_scene("a waiter's node is written to, then removed");
-    touch_node_of(1);
-    remove_node_of(1);
-    ref_stop(&arena.contenders[0]);
-    assert_true(REF_WITHIN(SOON_MS, arena.grants == 2));
-    assert_true(leads(2));
-    ref_stop(&arena.contenders[2]);
-    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
-}
-
 /* --- a child that comes back ------------------------------------------------------------------------------- */
 
 static void made_again(zk_op *op, const zk_call *call, zk_result *result)
@@ -242,29 +227,13 @@ static void child_comes_back(void **state)
     assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[0]));
 }
 
-/* Likewise when somebody else stands between the two. */
-static void child_comes_back_far_ahead(void **state)
-{
-    (void)state;
-    ref_scene("a child that was removed is there again, and another client waits for it");
-    stop_all();
-    bring_back_child_of(0);
-    assert_int_equal(ref_start(&arena.contenders[1]), 0);
-    assert_true(REF_WITHIN(SOON_MS, is_settled(1)));
-    assert_false(leads(1));
-    assert_int_equal(ref_start(&arena.contenders[0]), 0);
-    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(touched_leader, setup, teardown),
         cmocka_unit_test_setup_teardown(touched_then_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(removed_waiter, setup, teardown),
-        cmocka_unit_test_setup_teardown(touched_waiter, setup, teardown),
         cmocka_unit_test_setup_teardown(child_comes_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(child_comes_back_far_ahead, setup, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

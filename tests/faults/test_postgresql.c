@@ -1,23 +1,16 @@
-/* Contenders on a real PostgreSQL server that is killed, frozen, locked and made read-only while they lead and wait. Whatever
- * happens, the referee must have nothing to complain about: one leader at a time, tokens that grow, callbacks that
- * alternate. */
+/* Contenders on a real PostgreSQL server that is maltreated, see plays.h; and its limits for statements and connections. */
 #include <libpq-fe.h>
 #include <signal.h>
-#include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "faults/sql_plays.h"
-
-#define FORMAT "postgresql://postgres@%s/simba?sslmode=disable&create=yes&connect-timeout=1s"
-
-static server postgresql;
+#include "faults/plays.h"
 
 static PGconn *connect_raw(void)
 {
     char info[128];
     snprintf(info, sizeof info, "host=127.0.0.1 port=%d user=postgres dbname=simba application_name=administrator",
-             postgresql.port);
+             subject.port);
     PGconn *pg = PQconnectdb(info);
     if (PQstatus(pg) != CONNECTION_OK)
         fail_msg("%s", PQerrorMessage(pg));
@@ -42,54 +35,22 @@ static void say(const char *const *statements)
 }
 #define SAY(...) say((const char *const[]){__VA_ARGS__, NULL})
 
-static void start(void)
+static bool start(void)
 {
-    if (!server_start_postgresql(&postgresql, NULL))
-        fail_msg("postgres does not start");
+    return server_start_postgresql(&subject, NULL);
 }
 
-static int group_setup(void **state)
+static const char *url(int port)
 {
-    (void)state;
-    server_init(&postgresql);
-    start();
-    return 0;
+    static char text[128];
+    snprintf(text, sizeof text,
+             "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&create=yes&connect-timeout=1s", port);
+    return text;
 }
-
-static int group_teardown(void **state)
-{
-    (void)state;
-    server_fini(&postgresql);
-    return 0;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    char url[160];
-    snprintf(url, sizeof url, FORMAT, postgresql.hosts);
-    open_arena(url, arena_timing(TTL_MS, TRANSITION_MS));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    close_arena();
-    return 0;
-}
-
-/* --- what is done to it ------------------------------------------------------------------------------------ */
 
 static void freeze(bool frozen)
 {
-    server_freeze_postgresql(&postgresql, frozen);
-}
-
-static void restart(void)
-{
-    server_signal(&postgresql, SIGQUIT);
-    start();
+    server_freeze_postgresql(&subject, frozen);
 }
 
 /* Those that listen too. */
@@ -121,15 +82,8 @@ static void unlock_row(void)
     PQfinish(locker);
 }
 
-static const sql_acts acts = {freeze, restart, end_connections, make_read_only, lock_row, unlock_row};
-
-static void locked_row_among_others(void **state)
-{
-    (void)state;
-    char url[160];
-    snprintf(url, sizeof url, FORMAT, postgresql.hosts);
-    play_locked_row(url);
-}
+static const acts_on_server acts = {"postgres",      start,          SIGQUIT,  url,       freeze,
+                                    end_connections, make_read_only, lock_row, unlock_row};
 
 /* Short limits for statements, transactions and idle connections cost nobody anything. */
 static void about_timeouts(void **state)
@@ -164,13 +118,12 @@ static long waiters(void)
 static void queue_lost(void **state)
 {
     (void)state;
-    char url[160];
-    snprintf(url, sizeof url, FORMAT, postgresql.hosts);
-    open_arena(url, arena_timing(10 * ARENA_LONG_MS, 10 * ARENA_LONG_MS));
+    open_arena(url(subject.port), arena_timing(10 * ARENA_LONG_MS, 10 * ARENA_LONG_MS));
     ref_scene("queue lost");
     if (!REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1))
         fail_msg("%ld waiters, not %d", waiters(), N - 1);
-    restart();
+    server_signal(&subject, acts.crash);
+    assert_true(acts.start());
     assert_true(REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1));
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
@@ -181,13 +134,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_PLAYS_TESTS,
-        cmocka_unit_test(locked_row_among_others),
         cmocka_unit_test_setup_teardown(about_timeouts, setup, teardown),
         cmocka_unit_test(queue_lost),
     };
-    if (!server_has("postgres")) {
-        puts("1..0 # SKIP postgres is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+    return RUN_PLAYS(tests);
 }

@@ -61,22 +61,6 @@ static void frozen_holder(void **state)
     process_end(a);
 }
 
-/* The reason that a holder hears which was frozen for too long is that its lease has expired. */
-static void frozen_holder_is_told_why(void **state)
-{
-    (void)state;
-    process *a = short_contender(0);
-    process *b = short_contender(1);
-    lead(a);
-    stand_behind(b);
-    process_signal(a, SIGSTOP);
-    await_acquired(b, LONG_MS);
-    process_signal(a, SIGCONT);
-    assert_string_equal("expired", await_released(a).reason);
-    process_end(a);
-    process_end(b);
-}
-
 /* A holder that was frozen for less than the window keeps its leadership and its token (L3). */
 static void briefly_frozen_holder(void **state)
 {
@@ -172,58 +156,6 @@ static void frozen_waiter(void **state)
     process_end(all[0]);
 }
 
-/* Two processes that were given the same id exclude each other (S7). */
-static void twins(void **state)
-{
-    (void)state;
-    process *a = contender(0, "twin", TTL_MS, TRANSITION_MS);
-    process *b = contender(1, "twin", TTL_MS, TRANSITION_MS);
-    const grant first = lead(a);
-    stand_behind(b);
-    /* Longer than a lease, so that the other one has tried again. */
-    for (int64_t until = ref_now_ms() + LEASE_MS + 2 * JITTER_MS; ref_now_ms() < until;)
-        assert_int_equal(first.token, await_renewal(a));
-    assert_int_equal(0, process_count(b, "acquired"));
-    stop(a);
-    const grant second = await_acquired(b, LONG_MS);
-    assert_true(second.token > first.token);
-    assert_int_equal(0, process_count(b, "released"));
-
-    stand_behind(a);
-    process_signal(b, SIGKILL);
-    const int64_t claimed_ns = claim_of(1);
-    const grant third = await_acquired(a, LONG_MS);
-    assert_true(third.at_ns >= claimed_ns);
-    assert_true(third.token > second.token);
-    process_end(a);
-}
-
-/* Ten processes that add to a number in a file under a lock: not one of the additions gets lost. */
-static void ten_count(void **state)
-{
-    (void)state;
-    enum { TIMES = 20 };
-    char times[12];
-    snprintf(times, sizeof times, "%d", TIMES);
-    const char *const args[] = {"--puppet", "counter", store_url(), "number", in_folder("number"), times, NULL};
-    for (int i = 0; i < CONTENDERS; i++)
-        process_start(&contenders[i], args);
-    for (int i = 0; i < CONTENDERS; i++)
-        process_await(&contenders[i], "ready", LONG_MS);
-    for (int i = 0; i < CONTENDERS; i++)
-        process_say(&contenders[i], "go");
-    for (int i = 0; i < CONTENDERS; i++)
-        assert_string_equal("well", process_await(&contenders[i], "counted", 3 * LONG_MS));
-    for (int i = 0; i < CONTENDERS; i++)
-        process_end(&contenders[i]);
-    FILE *file = fopen(in_folder("number"), "re");
-    assert_non_null(file);
-    char text[32] = "";
-    assert_non_null(fgets(text, sizeof text, file));
-    fclose(file);
-    assert_int_equal(CONTENDERS * TIMES, strtol(text, NULL, 10));
-}
-
 int main(int argc, char **argv)
 {
     int status;
@@ -233,15 +165,8 @@ int main(int argc, char **argv)
         use_store(argv[1]);
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(killed_holder),
-        TEST(frozen_holder),
-        TEST(frozen_holder_is_told_why),
-        TEST(briefly_frozen_holder),
-        TEST(release_is_pushed),
-        TEST(dead_waiter),
-        TEST(frozen_waiter),
-        TEST(twins),
-        TEST(ten_count),
+        TEST(killed_holder),     TEST(frozen_holder), TEST(briefly_frozen_holder),
+        TEST(release_is_pushed), TEST(dead_waiter),   TEST(frozen_waiter),
     };
     return cmocka_run_group_tests_name("processes", tests, NULL, NULL);
 }

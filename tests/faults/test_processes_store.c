@@ -1,6 +1,5 @@
 /* The file that real processes share, when something happens to it: another program sits on SQLite's lock, dies with
  * it, the file is deleted, the disk is full, a process has another clock, and ten processes want the same lock. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,66 +194,6 @@ static void other_clock(void **state)
 
 enum { PATIENT_MS = 60000 }; /* a ttl in which nobody renews by himself */
 
-/* A holder is told at once that its mutex was forced away, long before it would have renewed, and somebody leads again. */
-static void forced_away(void **state)
-{
-    (void)state;
-    allow_conflicts(); /* until the first one hears of it, there are two */
-    process *both[2] = {contender(0, NULL, PATIENT_MS, PATIENT_MS), contender(1, NULL, PATIENT_MS, PATIENT_MS)};
-    const grant old = lead(both[0]);
-    stand_behind(both[1]);
-    simba_client *client = NULL;
-    assert_int_equal(simba_client_open(store_url(), NULL, NULL, &client), 0);
-    const int64_t forced_ns = score_now_ns();
-    assert_int_equal(simba_client_force_release(client, "orders", NULL), 0);
-    const loss told = await_released(both[0]);
-    assert_string_equal("revoked", told.reason);
-    assert_true(told.at_ns - forced_ns <= SLACK_MS * MS);
-    int who; /* the one that lost it contends anew, and may be the first */
-    const grant next = await_any_acquired(both, 2, LONG_MS, &who);
-    assert_true(next.token > old.token);
-    assert_true(next.at_ns - forced_ns <= SLACK_MS * MS);
-    simba_client_close(client);
-    process_end(both[0]);
-    process_end(both[1]);
-}
-
-static void remove_sockets(void)
-{
-    char name[512];
-    DIR *entries = opendir(in_folder("store.db-wake"));
-    if (!entries)
-        return; /* those that were removed are not missed yet */
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        snprintf(name, sizeof name, "store.db-wake/%s", entry->d_name);
-        unlink(in_folder(name));
-    }
-    closedir(entries);
-    assert_int_equal(rmdir(in_folder("store.db-wake")), 0);
-}
-
-/* Somebody removes the sockets and their folder, again and again: nobody dies of it, and the next waiter hears of a release
- * within a second. */
-static void removed_sockets(void **state)
-{
-    (void)state;
-    process *a = contender(0, NULL, PATIENT_MS, PATIENT_MS);
-    process *b = contender(1, NULL, PATIENT_MS, PATIENT_MS);
-    lead(a);
-    stand_behind(b);
-    for (int i = 0; i < 3; i++) {
-        remove_sockets();
-        process *const from = i % 2 ? b : a;
-        process *const to = i % 2 ? a : b;
-        stop(from);
-        await_acquired(to, ref_scaled_ms(5000));
-        process_say(from, "start");
-        process_await(from, "started", LONG_MS);
-    }
-    process_end(a);
-    process_end(b);
-}
-
 int main(int argc, char **argv)
 {
     int status;
@@ -262,8 +201,8 @@ int main(int argc, char **argv)
         return status;
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock), TEST(deleted_file),
-        TEST(full_disk),         TEST(other_clock),        TEST(forced_away),      TEST(removed_sockets),
+        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock),
+        TEST(deleted_file),      TEST(full_disk),          TEST(other_clock),
     };
     return cmocka_run_group_tests_name("processes_store", tests, NULL, NULL);
 }

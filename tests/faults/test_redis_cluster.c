@@ -118,9 +118,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(slot_moves, teardown),
                                        cmocka_unit_test_teardown(about_failover, teardown)};
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return SERVER_RUN_TESTS("redis-server", tests, NULL, NULL);
 }

@@ -1,14 +1,13 @@
 /* Outages that are shorter than the transition cost nobody their leadership (L3), down to the smallest transition for which
  * docs/safety.md promises it on Redis: a connection that is stuck in TCP's back-off must not be the last chance. */
 #include <simba.h>
-#include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "lib/cm.h"
 #include "lib/proxy.h"
 #include "lib/referee.h"
 #include "lib/server.h"
-#include "lib/silence.h"
 
 enum { CLIENTS = 2, HOLDERS = 40, ROUNDS = 3 };
 #define TTL_MS ref_outage_ms(1000)
@@ -33,27 +32,10 @@ static int start_single(void **state)
     return 0;
 }
 
-/* Without proxies, since sentinels tell where the master really is: only what the servers say is swallowed. */
-static int start_sentinels(void **state)
-{
-    (void)state;
-    server_init(&store);
-    assert_true(server_start_redis_sentinel(&store));
-    snprintf(url, sizeof url, "redis+sentinel://%s/orders?restart-wait=no", store.hosts);
-    return 0;
-}
-
 static int stop_single(void **state)
 {
     (void)state;
     proxy_stop(&network);
-    server_fini(&store);
-    return 0;
-}
-
-static int stop_sentinels(void **state)
-{
-    (void)state;
     server_fini(&store);
     return 0;
 }
@@ -118,9 +100,9 @@ static void test_outages(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         /* An outage brings the holders into step. The next one begins shortly before they renew. */
         usleep((unsigned)TTL_MS * (750 + 50 * (unsigned)round));
-        silence_set(true);
+        proxy_set(&network, PROXY_LOSS);
         usleep((unsigned)(OUTAGE_LEAST_MS + OUTAGE_MORE_MS * round / (ROUNDS - 1)) * 1000);
-        silence_set(false);
+        proxy_set(&network, PROXY_PASS);
         /* Until all have renewed, twice for good measure, or the outages would add up. */
         const uint64_t enough = renewals() + 2 * HOLDERS;
         assert_true(REF_WITHIN(ref_outage_ms(10000), renewals() >= enough || losses() > 0));
@@ -133,12 +115,7 @@ static void test_outages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        {"test_outages_single", test_outages, start_single, stop_single, NULL},
-        {"test_outages_sentinel", test_outages, start_sentinels, stop_sentinels, NULL},
+        cmocka_unit_test_setup_teardown(test_outages, start_single, stop_single),
     };
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return SERVER_RUN_TESTS("redis-server", tests, NULL, NULL);
 }

@@ -73,9 +73,5 @@ static void about_failovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(about_failovers, setup, teardown)};
-    if (!server_has("redis-server")) {
-        puts("1..0 # SKIP redis-server is not installed");
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return SERVER_RUN_TESTS("redis-server", tests, NULL, NULL);
 }

@@ -79,12 +79,21 @@ static bool made(play *p, unsigned *tries, int rc, const simba_error *err, const
         (target) = ret;                                                                                                \
     } while (0)
 
+/* A server that there was no memory to connect to is out of reach for a moment. */
+static bool is_out_of_reach(int rc)
+{
+    return given_url && (rc == SIMBA_EUNAVAILABLE || is_want_of_memory(rc)) && usleep(1000) == 0;
+}
+
 /* Call a function until it does not fail for want of memory; its last answer. `call` uses `err`. */
 #define UNTIL_ENOUGH(p, call)                                                                                          \
     ({                                                                                                                 \
         simba_error err = {0};                                                                                         \
+        const int64_t until_ms_ = ref_now_ms() + LONG_MS;                                                              \
         int rc_ = (call);                                                                                              \
-        for (unsigned tries_ = 0; is_want_of_memory(rc_) && tries_ <= (p)->retries; tries_++) {                        \
+        for (unsigned tries_ = 0;                                                                                      \
+             (is_want_of_memory(rc_) && tries_ <= (p)->retries) || (is_out_of_reach(rc_) && ref_now_ms() < until_ms_); \
+             tries_++) {                                                                                               \
             REF_EXPECT(err.code == rc_ && err.text[0] != '\0');                                                        \
             rc_ = (call);                                                                                              \
         }                                                                                                              \
@@ -121,9 +130,11 @@ static void observed(simba_observer *observer, const simba_state *state, void *u
 static void open_clients(play *p)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.timing.ttl_ms = ref_scaled_ms(40); /* SQLite's holders learn of force when they renew */
-    /* A request has a quarter of the lease. A server on a busy machine may need more than 110 ms to answer. */
-    options.timing.transition_ms = ref_scaled_ms(given_url ? 8000 : 400);
+    if (strncmp(p->url, "zookeeper", 9) != 0) {    /* whose leases are sessions */
+        options.timing.ttl_ms = ref_scaled_ms(40); /* SQLite's holders learn of force when they renew */
+        /* A request has a quarter of the lease. A server on a busy machine may need more than 110 ms to answer. */
+        options.timing.transition_ms = ref_scaled_ms(given_url ? 8000 : 400);
+    }
     for (int i = 0; i < 2; i++)
         MAKE(p, p->clients[i], simba_client_open(p->url, &options, &err, &ret));
 }
@@ -185,12 +196,20 @@ static void list(play *p)
     REF_EXPECT(found);
 }
 
-/* Taken away by force: the leadership ends, and another one begins. */
+/* Taken away by force: the leadership ends, and another one begins. What has failed may have been carried out all the same; then
+ * somebody leads anew, and is forced away next. */
 static void force_release(play *p)
 {
+    int rc;
     AWAIT(p->arena.inside);
-    ref_force(&p->arena);
-    const int rc = UNTIL_ENOUGH(p, simba_client_force_release(p->clients[1], MUTEX, &err));
+    for (unsigned tries = 0;; tries++) {
+        simba_error err = {0};
+        ref_force(&p->arena);
+        rc = simba_client_force_release(p->clients[1], MUTEX, &err);
+        if (!is_out_of_reach(rc) && (!is_want_of_memory(rc) || tries > p->retries))
+            break;
+        (void)REF_WITHIN(ref_scaled_ms(300), p->arena.last_token > p->arena.forced_at);
+    }
     if (rc != 0 && rc != SIMBA_ENOTFOUND)
         REF_COMPLAIN("force release answers %s", simba_error_name(rc));
     AWAIT(ref_settled(&p->arena));
@@ -214,7 +233,7 @@ static void lock_and_unlock(play *p)
             REF_COMPLAIN("two hold one lock");
         release_locker(p, 1); /* the other one's lease has ended: that can be when much goes wrong in a row */
     } else {
-        REF_EXPECT(rc == SIMBA_ETIMEDOUT);
+        REF_EXPECT(rc == SIMBA_ETIMEDOUT || rc == SIMBA_EUNAVAILABLE); /* a busy machine may not answer in time */
     }
     release_locker(p, 0);
     REF_EXPECT(UNTIL_ENOUGH(p, simba_locker_acquire(p->lockers[1], LONG_MS, &err)) == 0);
@@ -442,7 +461,7 @@ static void given_one_by_one(void **state)
 static void given_in_rows(void **state)
 {
     (void)state;
-    run_sweep(given_url, FAILING_SIMBA, 10, 0);
+    run_sweep(given_url, FAILING_SIMBA, 3, 0);
 }
 
 static int sweep_given(const char *url)

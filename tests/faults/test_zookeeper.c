@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/cm.h"
 #include "lib/proxy.h"
@@ -145,39 +144,6 @@ static void assert_hands_over(void)
     assert_int_equal(ref_complaints(), 0);
 }
 
-/* The network of the holder stands still for less than the session can bear: nobody loses anything. */
-static void short_freeze(void **state)
-{
-    (void)state;
-    ref_scene("short freeze");
-    const unsigned grants = arena.grants;
-    for (int i = 0; i < 2; i++) {
-        proxy_set(&networks[0], PROXY_FREEZE);
-        usleep((unsigned)(SESSION_MS * 300));
-        proxy_set(&networks[0], PROXY_PASS);
-        usleep((unsigned)(SESSION_MS * 300));
-        assert_true(keeps_leading(grants));
-    }
-    assert_hands_over();
-}
-
-/* Connections break and come back: the session goes on. */
-static void connections_break(void **state)
-{
-    (void)state;
-    ref_scene("connections break");
-    const unsigned grants = arena.grants;
-    for (int i = 0; i < 10; i++)
-        for (unsigned n = 0; n < N; n++) {
-            const unsigned before = proxy_accepted(&networks[n]);
-            proxy_set(&networks[n], PROXY_CUT);
-            proxy_set(&networks[n], PROXY_PASS);
-            assert_true(REF_WITHIN(LONG_MS, proxy_accepted(&networks[n]) > before));
-        }
-    assert_true(keeps_leading(grants));
-    assert_hands_over();
-}
-
 /* Under the lock: the next beat is due as soon as it is released. */
 static bool beat_next(simba_client *client)
 {
@@ -239,20 +205,6 @@ static void long_freeze(void **state)
     assert_hands_over();
 }
 
-/* The session is good again before the server has ended it, but too late for the holder, who was told. What it held is
- * given back, not forgotten. */
-static void freeze_between(void **state)
-{
-    (void)state;
-    ref_scene("told, but not expired");
-    proxy_set(&networks[0], PROXY_FREEZE);
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
-    proxy_set(&networks[0], PROXY_PASS);
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[1].acquired == 1));
-    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
-    assert_hands_over();
-}
-
 /* Answers are lost, among them those to creates and deletes; nothing stays behind. */
 static void lost_answers(void **state)
 {
@@ -277,22 +229,6 @@ static void lost_answers(void **state)
         }
         assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
     }
-    assert_hands_over();
-}
-
-/* The server dies and comes back with its data, soon enough for everybody. */
-static void quick_restart(void **state)
-{
-    (void)state;
-    ref_scene("quick restart");
-    const unsigned grants = arena.grants;
-    const int64_t before_ms = ref_now_ms();
-    server_signal(&zookeeper, SIGKILL);
-    assert_true(server_restart_zookeeper(&zookeeper));
-    /* On a busy machine the server itself may take too long: then the sessions are over, and rightly so. */
-    const bool was_quick = ref_now_ms() - before_ms < LONG_SESSION_MS * 2 / 3;
-    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
-    assert_true(keeps_leading(grants) || !was_quick);
     assert_hands_over();
 }
 
@@ -349,42 +285,13 @@ static void stolen_session(void **state)
     assert_hands_over();
 }
 
-/* Forced away, from one who has just begun to lead and from one who has led for a while: the holder hears of it by a push,
- * and enters anew. */
-static void about_revoked(void **state)
-{
-    (void)state;
-    ref_scene("revoked");
-    for (int i = 0; i < 2; i++) {
-        simba_error err = {0};
-        ref_lock();
-        ref_contender *holder = &arena.contenders[arena.inside == &arena.contenders[0] ? 0 : 1];
-        const unsigned released = holder->released;
-        ref_unlock();
-        ref_force(&arena);
-        assert_int_equal(simba_client_force_release(outside, mutex, &err), 0);
-        assert_true(REF_WITHIN(LONG_MS, holder->released > released));
-        assert_int_equal(holder->reason, SIMBA_REASON_REVOKED);
-        assert_true(REF_WITHIN(LONG_MS, ref_settled(&arena)));
-        assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
-        /* The one who waits watches the holder, and the holder watches itself. */
-        assert_true(REF_WITHIN(LONG_MS, server_zookeeper_counter(&zookeeper, "zk_watch_count") >= 2));
-    }
-    assert_hands_over();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(short_freeze, setup, teardown),
-        cmocka_unit_test_setup_teardown(connections_break, setup, teardown),
         cmocka_unit_test_setup_teardown(breaks_before_beat, setup, teardown),
         cmocka_unit_test_setup_teardown(long_freeze, setup_brief, teardown),
-        cmocka_unit_test_setup_teardown(freeze_between, setup_brief, teardown),
         cmocka_unit_test_setup_teardown(lost_answers, setup_long, teardown),
-        cmocka_unit_test_setup_teardown(about_revoked, setup_brief, teardown),
         cmocka_unit_test_setup_teardown(stolen_session, setup_long, teardown),
-        cmocka_unit_test_setup_teardown(quick_restart, setup_long, teardown),
         cmocka_unit_test_setup_teardown(slow_restart, setup_brief, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);

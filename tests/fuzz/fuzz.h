@@ -35,6 +35,8 @@ unsigned fuzz_below(fuzz_input *in, unsigned end);
 int64_t fuzz_number(fuzz_input *in);
 /* A string of up to `most` bytes in `out`, which has room for one more. Its length comes from the input. */
 size_t fuzz_text(fuzz_input *in, char *out, size_t most);
+/* Some bytes of these become others, and some at the end may be lost: how many are left. */
+size_t fuzz_mangle(fuzz_input *in, unsigned char *bytes, size_t length);
 /* The input as a string, without its first byte that is zero and what comes after it. Free it. */
 char *fuzz_string(const uint8_t *data, size_t size);
 /* Is this text, which somebody is going to see, UTF-8 without control characters? */

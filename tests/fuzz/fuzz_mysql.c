@@ -19,15 +19,6 @@ static struct {
 
 static mysql_speech speech;
 
-/* Some bytes of it become others. */
-static void mangle(fuzz_input *in)
-{
-    for (unsigned n = 1 + fuzz_below(in, 4); n > 0 && speech.length > 0; n--)
-        speech.bytes[(fuzz_byte(in) | (size_t)fuzz_byte(in) << 8) % speech.length] = fuzz_byte(in);
-    if (fuzz_below(in, 4) == 3)
-        speech.length -= fuzz_byte(in) % (speech.length + 1);
-}
-
 /* A packet of anything, whose length is now and then not its own. */
 static void say_anything(fuzz_input *in, unsigned char number)
 {
@@ -56,7 +47,7 @@ static void greet(fuzz_input *in, size_t wire)
     else
         mysql_say_hello(&speech, how == 10 ? "mysql_old_password" : "mysql_native_password", fuzz_below(in, 8) == 7);
     if (how == 9)
-        mangle(in);
+        speech.length = fuzz_mangle(in, speech.bytes, speech.length);
     send_speech(wire, how >= 9);
 }
 
@@ -84,7 +75,7 @@ static void let_in(fuzz_input *in, size_t wire)
         server.is_in[wire] = true;
     }
     if (how == 12)
-        mangle(in);
+        speech.length = fuzz_mangle(in, speech.bytes, speech.length);
     send_speech(wire, how >= 12);
 }
 
@@ -123,7 +114,7 @@ static void answer(fuzz_input *in, size_t wire, const unsigned char *asked, size
         return;
     if (how >= 21) {
         if (how == 21)
-            mangle(in);
+            speech.length = fuzz_mangle(in, speech.bytes, speech.length);
         else
             speech.length = 0;
         speech.number = 1;
@@ -178,9 +169,9 @@ void fuzz_mysql(const uint8_t *data, size_t size)
     while (in.left > 0) {
         scenario_step(&played, &in, &spoken);
         if (fuzz_below(&in, 4))
-            fuzz_host_settle(played.host);
+            scenario_settle(&played);
     }
-    fuzz_host_settle(played.host);
+    scenario_settle(&played);
     scenario_end(&played);
     fuzz_wires_end();
 }

@@ -5,6 +5,7 @@
 
 #include "fuzz/scenario.h"
 #include "fuzz/targets.h"
+#include "fuzz/wires.h"
 #include "stores/redis/redis.h"
 
 /* --- redis_reply -------------------------------------------------------------------------------------------------- */
@@ -362,24 +363,44 @@ static void answer(speech *s, fuzz_input *in, const char *word)
         add(s, "+OK\r\n");
 }
 
-/* All that was asked on a connection is answered, or on each of them. */
-static void answer_all(fuzz_input *in)
+static size_t any_wire(fuzz_input *in)
 {
-    const bool everywhere = fuzz_below(in, 4) > 0;
-    const size_t one = fuzz_below(in, (unsigned)fuzz_link_count);
-    for (size_t i = everywhere ? 0 : one; i < (everywhere ? fuzz_link_count : one + 1); i++) {
-        speech s = {.length = 0};
-        char word[FUZZ_WORD];
-        while (s.length < sizeof s.text / 2 && fuzz_link_asked(fuzz_links[i], word))
-            answer(&s, in, word);
-        if (s.length > 0)
-            fuzz_link_deliver(fuzz_links[i], s.text, s.length);
+    return fuzz_wire_count > 0 ? fuzz_below(in, (unsigned)fuzz_wire_count) : 0;
+}
+
+/* Commands as clients of Redis write them: "*COUNT", and for each word "$LENGTH" and the word. */
+static void answer_commands(speech *s, fuzz_input *in, const char *at, const char *end)
+{
+    while (at < end) {
+        char *after;
+        char first[16] = "";
+        FUZZ_CHECK(*at == '*');
+        unsigned long words = strtoul(at + 1, &after, 10);
+        for (at = after + 2; words > 0 && at < end; words--) {
+            FUZZ_CHECK(*at == '$');
+            const size_t length = strtoul(at + 1, &after, 10);
+            if (!first[0])
+                snprintf(first, sizeof first, "%.*s", (int)length, after + 2);
+            at = after + 2 + length + 2;
+        }
+        if (at <= end) /* else the rest of it is on its way */
+            answer(s, in, first);
     }
 }
 
-static simba__link *any_link(fuzz_input *in)
+/* All that was asked on a connection is answered, or on each of them. */
+static void answer_all(fuzz_input *in)
 {
-    return fuzz_links[fuzz_below(in, (unsigned)fuzz_link_count)];
+    static char asked[1 << 18];
+    const bool everywhere = fuzz_below(in, 4) > 0;
+    const size_t one = any_wire(in);
+    for (size_t i = everywhere ? 0 : one; i < (everywhere ? fuzz_wire_count : one + 1); i++) {
+        speech s = {.length = 0};
+        const size_t length = fuzz_wire_take(i, (unsigned char *)asked, sizeof asked - 1);
+        asked[length] = '\0';
+        answer_commands(&s, in, asked, asked + length);
+        fuzz_wire_send(i, s.text, s.length);
+    }
 }
 
 static void any_step(scenario *played, fuzz_input *in)
@@ -396,27 +417,26 @@ static void any_step(scenario *played, fuzz_input *in)
         scenario_watch(played, in);
         break;
     case 3:
-        for (size_t i = 0; i < fuzz_link_count; i++)
-            fuzz_link_connect(fuzz_links[i], fuzz_below(in, 8) == 0);
+        fuzz_wire_refuses = fuzz_below(in, 8) == 0;
         break;
     case 4:
     case 5:
     case 6: {
         speech s = {.length = 0};
-        simba__link *link = any_link(in);
+        const size_t wire = any_wire(in);
         for (unsigned more = 1 + fuzz_below(in, 3); more > 0; more--)
             speak(&s, in);
-        fuzz_link_deliver(link, s.text, s.length);
+        fuzz_wire_send(wire, s.text, s.length);
         break;
     }
     case 7:
         if (fuzz_below(in, 8) == 0)
-            simba__link_fail(any_link(in), SIMBA_EUNAVAILABLE, "lost");
-        fuzz_host_settle(played->host);
-        fuzz_host_advance(played->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
+            fuzz_wire_close(any_wire(in));
+        scenario_settle(played);
+        testhost_advance(played->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
         break;
     }
-    fuzz_host_settle(played->host);
+    scenario_settle(played);
 }
 
 void fuzz_redis(const uint8_t *data, size_t size)
@@ -430,4 +450,5 @@ void fuzz_redis(const uint8_t *data, size_t size)
     while (in.left > 0)
         any_step(&played, &in);
     scenario_end(&played);
+    fuzz_wires_end();
 }

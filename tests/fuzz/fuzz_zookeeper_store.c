@@ -4,86 +4,23 @@
 
 #include "fuzz/scenario.h"
 #include "fuzz/targets.h"
+#include "fuzz/wires.h"
+#include "lib/zookeeper_speech.h"
 #include "stores/zookeeper/zookeeper.h"
 
-enum { SPEECH = 8192, ASKED = 16384, PATH = 160, MADE = 6 };
-
-/* Kinds of requests, and errors, as the protocol numbers them. */
-enum {
-    CREATE = 1,
-    DELETE = 2,
-    EXISTS = 3,
-    GET = 4,
-    SET = 5,
-    CHILDREN = 8,
-    SYNC = 9,
-    PING = 11,
-    MULTI = 14,
-    CREATE2 = 15,
-    CREATE_CONTAINER = 19,
-    NO_NODE = -101,
-    BAD_VERSION = -103,
-};
-
-typedef struct speech {
-    unsigned char bytes[SPEECH];
-    size_t length;
-    size_t message; /* where the length of the one that is being written stands */
-} speech;
+enum { ASKED = 16384, PATH = 160, MADE = 6 };
 
 /* What the server plays: the children that were made, so that lists make sense. */
 static char made[MADE][PATH];
 static unsigned made_count;
 
-/* What was asked by the connection, and was not answered. */
-static struct {
-    bool is_greeted;
-    size_t length;
-    unsigned char bytes[ASKED];
-} wire;
+static scenario played;
+static size_t greeted; /* how many connections there were when the latest was let in */
 
-static void put(speech *s, const void *bytes, size_t length)
+static void begin_reply(zk_speech *s, fuzz_input *in, int32_t xid, int32_t error)
 {
-    if (s->length + length <= SPEECH) {
-        memcpy(s->bytes + s->length, bytes, length);
-        s->length += length;
-    }
-}
-
-static void put_number(speech *s, uint64_t number, size_t size)
-{
-    for (size_t i = size; i-- > 0;)
-        put(s, &(unsigned char){(unsigned char)(number >> 8 * i)}, 1);
-}
-
-/* Now and then the length is not that of the text. */
-static void put_text(speech *s, fuzz_input *in, const char *text, size_t length)
-{
-    put_number(s, fuzz_below(in, 64) == 63 ? (uint64_t)fuzz_number(in) : length, 4);
-    put(s, text, length);
-}
-
-static void begin(speech *s)
-{
-    s->message = s->length;
-    put_number(s, 0, 4);
-}
-
-static void end(speech *s, fuzz_input *in)
-{
-    const size_t now = s->length;
-    const uint64_t length = fuzz_below(in, 64) == 63 ? (uint64_t)fuzz_number(in) : now - s->message - 4;
-    s->length = s->message;
-    put_number(s, length, 4);
-    s->length = now;
-}
-
-static void begin_reply(speech *s, fuzz_input *in, int32_t xid, int32_t error)
-{
-    begin(s);
-    put_number(s, (uint32_t)(fuzz_below(in, 64) == 63 ? (int32_t)fuzz_number(in) : xid), 4);
-    put_number(s, (uint64_t)(fuzz_below(in, 32) == 31 ? fuzz_number(in) : 1000 + fuzz_byte(in)), 8);
-    put_number(s, (uint32_t)error, 4);
+    const int64_t zxid = fuzz_below(in, 32) == 31 ? fuzz_number(in) : 1000 + fuzz_byte(in);
+    zk_begin_reply(s, fuzz_below(in, 64) == 63 ? (int32_t)fuzz_number(in) : xid, zxid, error);
 }
 
 static int64_t any_time(fuzz_input *in)
@@ -91,38 +28,36 @@ static int64_t any_time(fuzz_input *in)
     return fuzz_below(in, 8) == 7 ? fuzz_number(in) : INT64_C(1700000000000) + fuzz_byte(in);
 }
 
-static void put_stat(speech *s, fuzz_input *in)
+static void put_stat(zk_speech *s, fuzz_input *in)
 {
-    const uint64_t czxid = fuzz_below(in, 16) == 15 ? (uint64_t)fuzz_number(in) : 1U + fuzz_byte(in);
-    put_number(s, czxid, 8);
-    put_number(s, czxid, 8);
-    put_number(s, (uint64_t)any_time(in), 8);
-    put_number(s, (uint64_t)any_time(in), 8);
-    put_number(s, fuzz_below(in, 4), 4); /* version */
-    put_number(s, 0, 8);
-    put_number(s, fuzz_below(in, 4) ? 77 : (uint64_t)fuzz_number(in), 8); /* whose it is: the session is 77 */
-    put_number(s, 0, 8);
-    put_number(s, czxid, 8);
+    const zk_speech_stat stat = {
+        .czxid = fuzz_below(in, 16) == 15 ? (uint64_t)fuzz_number(in) : 1U + fuzz_byte(in),
+        .ctime_ms = any_time(in),
+        .mtime_ms = any_time(in),
+        .version = fuzz_below(in, 4),
+        .owner = fuzz_below(in, 4) ? 77 : (uint64_t)fuzz_number(in), /* the session is 77 */
+    };
+    zk_put_stat(s, &stat);
 }
 
-static void put_data(speech *s, fuzz_input *in)
+static void put_data(zk_speech *s, fuzz_input *in)
 {
     char text[200];
     switch (fuzz_below(in, 4)) {
     case 0: {
         const int length = snprintf(text, sizeof text, "1 %u %u\nnote", fuzz_byte(in), fuzz_below(in, 4));
-        put_text(s, in, text, (size_t)length);
+        zk_put_text(s, text, (size_t)length);
         break;
     }
     case 1:
-        put_text(s, in, text, fuzz_text(in, text, sizeof text - 1));
+        zk_put_text(s, text, fuzz_text(in, text, sizeof text - 1));
         break;
     case 2:
-        put_number(s, UINT32_MAX, 4); /* none */
+        zk_put_number(s, UINT32_MAX, 4); /* none */
         break;
     default: {
         const char *id = scenario_ids[fuzz_below(in, SCENARIO_IDS)];
-        put_text(s, in, id, strlen(id));
+        zk_put_text(s, id, strlen(id));
     }
     }
 }
@@ -134,16 +69,16 @@ static const char *last_part(const char *path)
 }
 
 /* The children that were made below this path; and some that nobody has made. */
-static void put_names(speech *s, fuzz_input *in, const char *path)
+static void put_names(zk_speech *s, fuzz_input *in, const char *path)
 {
     const size_t at = s->length;
     const unsigned others = fuzz_below(in, 8) > 5 ? fuzz_below(in, 3) : 0;
     unsigned count = 0;
-    put_number(s, 0, 4);
+    zk_put_number(s, 0, 4);
     for (unsigned i = 0; i < made_count; i++)
         if (strncmp(made[i], path, strlen(path)) == 0 && made[i][strlen(path)] == '/' && fuzz_below(in, 16) < 15) {
             const char *name = last_part(made[i]);
-            put_text(s, in, name, strlen(name));
+            zk_put_text(s, name, strlen(name));
             count++;
         }
     for (unsigned i = 0; i < others; i++) {
@@ -158,69 +93,69 @@ static void put_names(speech *s, fuzz_input *in, const char *path)
         default:
             fuzz_text(in, name, sizeof name - 1);
         }
-        put_text(s, in, name, strlen(name));
+        zk_put_text(s, name, strlen(name));
         count++;
     }
     const size_t now = s->length;
     s->length = at;
-    put_number(s, fuzz_below(in, 64) == 63 ? (uint64_t)fuzz_number(in) : count, 4);
+    zk_put_number(s, fuzz_below(in, 64) == 63 ? (uint64_t)fuzz_number(in) : count, 4);
     s->length = now;
 }
 
-static void put_result(speech *s, int32_t kind, bool last, int32_t error)
+static void put_result(zk_speech *s, int32_t kind, bool last, int32_t error)
 {
-    put_number(s, (uint32_t)kind, 4);
-    put_number(s, last, 1);
-    put_number(s, (uint32_t)error, 4);
+    zk_put_number(s, (uint32_t)kind, 4);
+    zk_put_number(s, last, 1);
+    zk_put_number(s, (uint32_t)error, 4);
 }
 
 /* Two results, as the store's transactions have them, or some other number. */
-static void put_results(speech *s, fuzz_input *in)
+static void put_results(zk_speech *s, fuzz_input *in)
 {
     const unsigned count = fuzz_below(in, 16) ? 2 : fuzz_below(in, 5);
     const bool fails = fuzz_below(in, 3) == 0;
     for (unsigned i = 0; i < count; i++) {
-        const int32_t error = fails ? (fuzz_below(in, 2) ? NO_NODE : BAD_VERSION) : 0;
+        const int32_t error = fails ? (fuzz_below(in, 2) ? FAKE_NO_NODE : FAKE_BAD_VERSION) : 0;
         const unsigned kind = fuzz_below(in, 4) ? (i == 0 ? 13U : 5U) : fuzz_below(in, 20);
         put_result(s, fails ? -1 : (int32_t)kind, false, error);
         if (fails)
-            put_number(s, (uint32_t)error, 4);
-        else if (kind == SET)
+            zk_put_number(s, (uint32_t)error, 4);
+        else if (kind == FAKE_SET)
             put_stat(s, in);
     }
     put_result(s, -1, true, -1);
 }
 
-static void add_event(speech *s, fuzz_input *in)
+static void add_event(zk_speech *s, fuzz_input *in)
 {
     begin_reply(s, in, -1, 0);
-    put_number(s, fuzz_below(in, 8) ? 1U + fuzz_below(in, 4) : (uint64_t)fuzz_number(in), 4);
-    put_number(s, fuzz_below(in, 8) ? 3 : (uint64_t)fuzz_number(in), 4);
+    zk_put_number(s, fuzz_below(in, 8) ? 1U + fuzz_below(in, 4) : (uint64_t)fuzz_number(in), 4);
+    zk_put_number(s, fuzz_below(in, 8) ? 3 : (uint64_t)fuzz_number(in), 4);
     const char *path = made_count > 0 ? made[fuzz_below(in, made_count)] : "/simba/m";
     char text[PATH];
     switch (fuzz_below(in, 4)) {
     case 0:
-        put_text(s, in, text, fuzz_text(in, text, sizeof text - 1));
+        zk_put_text(s, text, fuzz_text(in, text, sizeof text - 1));
         break;
     case 1:
-        put_text(s, in, "/simba/m", 8);
+        zk_put_text(s, "/simba/m", 8);
         break;
     default:
-        put_text(s, in, path, strlen(path));
+        zk_put_text(s, path, strlen(path));
     }
-    end(s, in);
+    zk_end(s);
 }
 
-static void welcome(speech *s, fuzz_input *in)
+static void welcome(zk_speech *s, fuzz_input *in)
 {
-    begin(s);
-    put_number(s, 0, 4);
-    put_number(s, fuzz_below(in, 16) ? 10000 : (uint64_t)fuzz_number(in), 4);
-    put_number(s, fuzz_below(in, 8) ? 77 : fuzz_below(in, 3), 8); /* 0: the session is over */
-    put_text(s, in, "0123456789abcdef", 16);
+    zk_begin(s);
+    zk_put_number(s, 0, 4);
+    zk_put_number(s, fuzz_below(in, 16) ? 10000 : (uint64_t)fuzz_number(in), 4);
+    zk_put_number(s, fuzz_below(in, 8) ? 77 : fuzz_below(in, 3), 8); /* 0: the session is over */
+    zk_put_text(s, "0123456789abcdef", 16);
     if (fuzz_below(in, 2))
-        put_number(s, fuzz_below(in, 8) == 7, 1); /* for reading only */
-    end(s, in);
+        zk_put_number(s, fuzz_below(in, 8) == 7, 1); /* for reading only */
+    zk_end(s);
 }
 
 /* --- what is asked ------------------------------------------------------------------------------------------------ */
@@ -266,8 +201,8 @@ static void forget(const char *path)
 
 static int32_t any_error(fuzz_input *in, int32_t usual)
 {
-    static const int32_t errors[] = {NO_NODE, -4,   -5,   -6,   -8,   -102, BAD_VERSION,
-                                     -108,    -110, -111, -112, -115, -118, -120};
+    static const int32_t errors[] = {FAKE_NO_NODE, -4,   -5,   -6,   -8,   -102, FAKE_BAD_VERSION,
+                                     -108,         -110, -111, -112, -115, -118, -120};
     switch (fuzz_below(in, 16)) {
     case 14:
         return (int32_t)fuzz_number(in);
@@ -278,36 +213,36 @@ static int32_t any_error(fuzz_input *in, int32_t usual)
     }
 }
 
-static void put_answer(speech *s, fuzz_input *in, int32_t kind, char path[PATH])
+static void put_answer(zk_speech *s, fuzz_input *in, int32_t kind, char path[PATH])
 {
     switch (kind) {
-    case CREATE:
-    case CREATE2:
-    case CREATE_CONTAINER:
+    case FAKE_CREATE:
+    case FAKE_CREATE2:
+    case FAKE_CREATE_CONTAINER:
         if (strstr(path, "-latch-"))
             remember(path, in);
-        put_text(s, in, path, strlen(path));
-        if (kind != CREATE)
+        zk_put_text(s, path, strlen(path));
+        if (kind != FAKE_CREATE)
             put_stat(s, in);
         break;
-    case DELETE:
+    case FAKE_DELETE:
         forget(path);
         break;
-    case GET:
+    case FAKE_GET:
         put_data(s, in);
         put_stat(s, in);
         break;
-    case EXISTS:
-    case SET:
+    case FAKE_EXISTS:
+    case FAKE_SET:
         put_stat(s, in);
         break;
-    case CHILDREN:
+    case FAKE_CHILDREN:
         put_names(s, in, path);
         break;
-    case SYNC:
-        put_text(s, in, path, strlen(path));
+    case FAKE_SYNC:
+        zk_put_text(s, path, strlen(path));
         break;
-    case MULTI:
+    case FAKE_MULTI:
         put_results(s, in);
         break;
     default:
@@ -316,18 +251,18 @@ static void put_answer(speech *s, fuzz_input *in, int32_t kind, char path[PATH])
 }
 
 /* One request is answered as a server would; now and then something else comes. */
-static void answer(speech *s, fuzz_input *in, asked a)
+static void answer(zk_speech *s, fuzz_input *in, asked a)
 {
     char path[PATH] = "";
     const int32_t xid = (int32_t)take_number(&a);
     const int32_t kind = (int32_t)take_number(&a);
-    if (kind != MULTI && kind != PING)
+    if (kind != FAKE_MULTI && kind != FAKE_PING)
         take_path(&a, path);
     switch (fuzz_below(in, 48)) {
     case 45:
         return;
     case 46:
-        s->length += fuzz_text(in, (char *)s->bytes + s->length, s->length + 256 <= SPEECH ? 255 : 0);
+        s->length += fuzz_text(in, (char *)s->bytes + s->length, s->length + 256 <= ZK_SPEECH ? 255 : 0);
         return;
     case 47:
         add_event(s, in);
@@ -335,64 +270,55 @@ static void answer(speech *s, fuzz_input *in, asked a)
     default:
         break;
     }
-    const int32_t error = any_error(in, kind == SET ? BAD_VERSION : 0);
+    const int32_t error = any_error(in, kind == FAKE_SET ? FAKE_BAD_VERSION : 0);
     begin_reply(s, in, xid, error);
     if (error == 0)
         put_answer(s, in, kind, path);
-    end(s, in);
+    zk_end(s);
 }
 
-static void hear(const simba__link *link, const char *bytes, size_t length)
+/* By the latest connection, in one piece, or in two. */
+static void say(fuzz_input *in, const zk_speech *s)
 {
-    const size_t kept = length < sizeof wire.bytes - wire.length ? length : sizeof wire.bytes - wire.length;
-    (void)link;
-    memcpy(wire.bytes + wire.length, bytes, kept);
-    wire.length += kept;
-}
-
-/* In one piece, or in two. */
-static void say(fuzz_input *in, const speech *s)
-{
-    const char *bytes = (const char *)s->bytes;
     const size_t first = fuzz_below(in, 4) ? s->length : fuzz_below(in, (unsigned)s->length + 1);
-    if (fuzz_link_count == 0 || s->length == 0)
+    if (fuzz_wire_count == 0)
         return;
-    if (first > 0)
-        fuzz_link_deliver(fuzz_links[0], bytes, first);
+    fuzz_wire_send(fuzz_wire_count - 1, s->bytes, first);
     if (first < s->length)
-        fuzz_link_deliver(fuzz_links[0], bytes + first, s->length - first);
+        scenario_settle(&played);
+    fuzz_wire_send(fuzz_wire_count - 1, s->bytes + first, s->length - first);
 }
 
 static void answer_all(fuzz_input *in)
 {
-    static speech s;
+    static zk_speech s;
     static unsigned char bytes[ASKED];
-    asked all = {bytes, wire.length};
-    memcpy(bytes, wire.bytes, wire.length);
+    asked all = {bytes, fuzz_wire_count > 0 ? fuzz_wire_take(fuzz_wire_count - 1, bytes, sizeof bytes) : 0};
     s.length = 0;
-    wire.length = 0;
-    while (all.left >= 4 && s.length < SPEECH / 2) {
+    while (all.left >= 4 && s.length < ZK_SPEECH / 2) {
         const size_t length = take_number(&all);
         const size_t part = length < all.left ? length : all.left;
-        if (wire.is_greeted)
+        if (greeted == fuzz_wire_count)
             answer(&s, in, (asked){all.at, part});
         else
             welcome(&s, in);
-        wire.is_greeted = true;
+        greeted = fuzz_wire_count;
         all.at += part;
         all.left -= part;
     }
+    if (fuzz_below(in, 32) == 31)
+        s.length = fuzz_mangle(in, s.bytes, s.length);
     say(in, &s);
 }
 
 static void interrupt(fuzz_input *in, size_t unused)
 {
-    static speech s;
+    static zk_speech s;
     (void)unused;
     s.length = 0;
     switch (fuzz_below(in, 6)) {
     case 0:
-        simba__link_fail(fuzz_links[0], SIMBA_EUNAVAILABLE, "the connection breaks");
+        fuzz_wire_close(fuzz_wire_count - 1);
         return;
     case 1:
         s.length = fuzz_text(in, (char *)s.bytes, 255);
@@ -403,38 +329,25 @@ static void interrupt(fuzz_input *in, size_t unused)
     say(in, &s);
 }
 
-static void make_connection(fuzz_input *in)
-{
-    wire.is_greeted = false;
-    wire.length = 0;
-    if (fuzz_link_count > 0)
-        fuzz_link_connect(fuzz_links[0], fuzz_below(in, 8) == 7);
-}
-
 void fuzz_zookeeper(const uint8_t *data, size_t size)
 {
     static const char *const urls[] = {"zookeeper://127.0.0.1:2181?session-timeout=10s",
                                        "zookeeper://u:p@127.0.0.1:2181,127.0.0.2:2181/deep/root?session-timeout=10s"};
     static const scenario_server server = {answer_all, interrupt};
     fuzz_input in = {data, size};
-    scenario played;
     made_count = 0;
-    fuzz_link_count = 0;
-    fuzz_link_sent = hear;
+    greeted = 0;
     FUZZ_CHECK(scenario_begin(&played, &simba__backend_zookeeper, urls[fuzz_below(&in, 2)]));
     while (in.left > 0) {
         const unsigned what = fuzz_below(&in, 16);
-        if (fuzz_links[0]->state == SIMBA__LINK_CONNECTING && what < 12)
-            make_connection(&in);
-        else if (what == 0)
-            interrupt(&in, 0);
+        if (what == 0)
+            fuzz_wire_refuses = fuzz_below(&in, 8) == 7;
         else if (what < 6)
             answer_all(&in);
         else
             scenario_step(&played, &in, &server);
-        fuzz_host_settle(played.host);
+        scenario_settle(&played);
     }
     scenario_end(&played);
-    fuzz_link_count = 0;
-    fuzz_link_sent = NULL;
+    fuzz_wires_end();
 }

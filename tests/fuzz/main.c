@@ -113,6 +113,13 @@ size_t fuzz_text(fuzz_input *in, char *out, size_t most)
     return length;
 }
 
+size_t fuzz_mangle(fuzz_input *in, unsigned char *bytes, size_t length)
+{
+    for (unsigned n = 1 + fuzz_below(in, 4); n > 0 && length > 0; n--)
+        bytes[(fuzz_byte(in) | (size_t)fuzz_byte(in) << 8) % length] = fuzz_byte(in);
+    return fuzz_below(in, 4) == 3 ? length - fuzz_byte(in) % (length + 1) : length;
+}
+
 char *fuzz_string(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

@@ -1,8 +1,6 @@
 /* See scenario.h. */
 #include "fuzz/scenario.h"
 
-#include <string.h>
-
 #include "fuzz/wires.h"
 
 const char *const scenario_mutexes[SCENARIO_MUTEXES] = {"m", "a}:b", "{n}"};
@@ -10,9 +8,10 @@ const char *const scenario_ids[SCENARIO_IDS] = {"me", "you", "x}:y"};
 
 bool scenario_begin(scenario *s, const simba_backend *backend, const char *url)
 {
+    simba_error err;
     *s = (scenario){.host = malloc(sizeof *s->host)};
     FUZZ_CHECK(s->host);
-    if (fuzz_host_open(s->host, backend, url))
+    if (testhost_open_still(s->host, backend, url, &err) == 0)
         return true;
     free(s->host);
     return false;
@@ -22,9 +21,34 @@ void scenario_end(scenario *s)
 {
     for (size_t i = 0; i < SCENARIO_MUTEXES; i++)
         if (s->is_watched[i])
-            s->host->backend->unwatch(s->host->store, &s->watches[i]);
-    fuzz_host_close(s->host);
+            testhost_unwatch(s->host, &s->watches[i]);
+    scenario_settle(s);
+    testhost_close(s->host);
+    for (size_t i = 0; i < SCENARIO_REQUESTS; i++)
+        FUZZ_CHECK(!s->asked[i].sent);
     free(s->host);
+}
+
+void scenario_settle(scenario *s)
+{
+    testhost_end_section(s->host);
+    testhost_settle(s->host);
+}
+
+/* Unless too much is asked for already. */
+static void ask(scenario *s, const simba_request *request)
+{
+    testhost_request *r = s->asked;
+    while (r < s->asked + SCENARIO_REQUESTS && r->sent)
+        r++;
+    if (r == s->asked + SCENARIO_REQUESTS)
+        return;
+    *r = testhost_request_of(s->host, request->op, request->mutex, request->id, request->nonce, request->token);
+    r->request.queue = request->queue;
+    r->request.note = request->note;
+    r->request.note_size = request->note_size;
+    r->request.note_number = request->note_number;
+    testhost_submit(s->host, r);
 }
 
 void scenario_request(scenario *s, fuzz_input *in)
@@ -40,12 +64,10 @@ void scenario_request(scenario *s, fuzz_input *in)
         request.op = SIMBA_OP_LIST;
     if (request.op == SIMBA_OP_LIST || request.op == SIMBA_OP_EXAMINE)
         request.mutex = NULL;
-    request.ttl_ms = 10000;
-    request.transition_ms = 6000;
-    fuzz_host_ask(s->host, &request);
+    ask(s, &request);
 }
 
-void scenario_note(const scenario *s, fuzz_input *in)
+void scenario_note(scenario *s, fuzz_input *in)
 {
     static const simba_op ops[] = {SIMBA_OP_WRITE_NOTE, SIMBA_OP_READ_NOTE, SIMBA_OP_FORGET};
     simba_request request = {.op = ops[fuzz_below(in, 3)],
@@ -58,19 +80,19 @@ void scenario_note(const scenario *s, fuzz_input *in)
         request.token = fuzz_below(in, 8);
         request.nonce = fuzz_below(in, 4);
     }
-    fuzz_host_ask(s->host, &request);
+    ask(s, &request);
 }
 
 void scenario_watch(scenario *s, fuzz_input *in)
 {
-    const fuzz_host *h = s->host;
+    testhost *h = s->host;
     const unsigned i = fuzz_below(in, SCENARIO_MUTEXES);
     s->watches[i].mutex = scenario_mutexes[i];
     if (!s->is_watched[i])
         s->watches[i].observed = fuzz_below(in, 2);
     if (s->is_watched[i])
-        h->backend->unwatch(h->store, &s->watches[i]);
-    s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->watches[i]) == 0;
+        testhost_unwatch(h, &s->watches[i]);
+    s->is_watched[i] = !s->is_watched[i] && testhost_watch(h, &s->watches[i]) == 0;
 }
 
 void scenario_step(scenario *s, fuzz_input *in, const scenario_server *server)
@@ -91,7 +113,7 @@ void scenario_step(scenario *s, fuzz_input *in, const scenario_server *server)
             server->interrupt(in, fuzz_below(in, (unsigned)fuzz_wire_count));
         break;
     case 5:
-        fuzz_host_advance(s->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
+        testhost_advance(s->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
         break;
     default:
         if (server->answer)

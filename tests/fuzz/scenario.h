@@ -2,15 +2,17 @@
 #ifndef SIMBA_TESTS_FUZZ_SCENARIO_H
 #define SIMBA_TESTS_FUZZ_SCENARIO_H
 
-#include "fuzz/host.h"
+#include "fuzz/fuzz.h"
+#include "lib/testhost.h"
 
-enum { SCENARIO_MUTEXES = 3, SCENARIO_IDS = 3 };
+enum { SCENARIO_MUTEXES = 3, SCENARIO_IDS = 3, SCENARIO_REQUESTS = 24 };
 
 extern const char *const scenario_mutexes[SCENARIO_MUTEXES];
 extern const char *const scenario_ids[SCENARIO_IDS];
 
 typedef struct scenario {
-    fuzz_host *host;
+    testhost *host;
+    testhost_request asked[SCENARIO_REQUESTS];
     simba_watch watches[SCENARIO_MUTEXES];
     bool is_watched[SCENARIO_MUTEXES];
 } scenario;
@@ -26,9 +28,11 @@ typedef struct scenario_server {
 /* False: the store does not open; there is nothing to end then. */
 bool scenario_begin(scenario *s, const simba_backend *backend, const char *url);
 void scenario_end(scenario *s);
+/* What the store wants done is done, and what has come is told to it. */
+void scenario_settle(scenario *s);
 void scenario_request(scenario *s, fuzz_input *in);
 /* Write a note, read it, or have the mutex forgotten. */
-void scenario_note(const scenario *s, fuzz_input *in);
+void scenario_note(scenario *s, fuzz_input *in);
 /* Watch one, or watch it no more. */
 void scenario_watch(scenario *s, fuzz_input *in);
 /* Any of these, or the server does something, or time passes. The caller settles the host. */

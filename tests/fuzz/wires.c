@@ -22,7 +22,7 @@ int fuzz_getaddrinfo(const char *host, const char *service, const struct addrinf
 
 size_t fuzz_wire_count;
 void (*fuzz_wire_stirred)(size_t wire, bool is_new);
-bool fuzz_wire_takes_its_time;
+bool fuzz_wire_takes_its_time, fuzz_wire_refuses;
 
 static struct {
     int ours, theirs; /* -1: closed */
@@ -40,8 +40,10 @@ static int make_pair(int fd)
 {
     int pair[2];
     const int flags = fcntl(fd, F_GETFL);
-    if (fuzz_wire_count == FUZZ_WIRES)
+    if (fuzz_wire_refuses || fuzz_wire_count == FUZZ_WIRES) {
+        errno = ECONNREFUSED;
         return -1;
+    }
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     FUZZ_CHECK(dup3(pair[0], fd, O_CLOEXEC) == fd && fcntl(fd, F_SETFL, flags) == 0);
     FUZZ_CHECK(fcntl(pair[1], F_SETFL, O_NONBLOCK) == 0);
@@ -92,7 +94,7 @@ ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags)
     return sent;
 }
 
-/* The same, but that nobody asks the kernel which interfaces this machine has. That takes a lock which all of its network namespaces
+/* The same, but that no name server is asked, and that nobody asks the kernel which interfaces this machine has. That takes a lock which all of its network namespaces
  * share, and a target resolves an address for every connection. */
 int fuzz_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
 {
@@ -101,26 +103,32 @@ int fuzz_getaddrinfo(const char *host, const char *service, const struct addrinf
                                                                                                 "getaddrinfo");
     struct addrinfo fewer = hints ? *hints : (struct addrinfo){0};
     FUZZ_CHECK(resolve);
-    fewer.ai_flags &= ~AI_ADDRCONFIG;
+    fewer.ai_flags = (fewer.ai_flags & ~AI_ADDRCONFIG) | AI_NUMERICHOST;
     return resolve(host, service, &fewer, ret_found);
+}
+
+static bool is_open(size_t wire)
+{
+    return wire < fuzz_wire_count && wires[wire].ours >= 0;
 }
 
 size_t fuzz_wire_take(size_t wire, unsigned char *ret_bytes, size_t size)
 {
-    const ssize_t taken = wires[wire].ours < 0 ? 0 : read(wires[wire].ours, ret_bytes, size);
+    const ssize_t taken = is_open(wire) ? read(wires[wire].ours, ret_bytes, size) : 0;
     return taken > 0 ? (size_t)taken : 0;
 }
 
 void fuzz_wire_send(size_t wire, const void *bytes, size_t length)
 {
-    if (wires[wire].ours >= 0)
+    if (is_open(wire))
         (void)syscall(SYS_sendto, wires[wire].ours, bytes, length, MSG_NOSIGNAL, NULL, 0);
 }
 
 void fuzz_wire_close(size_t wire)
 {
-    if (wires[wire].ours >= 0)
-        close(wires[wire].ours);
+    if (!is_open(wire))
+        return;
+    close(wires[wire].ours);
     wires[wire].ours = -1;
 }
 
@@ -130,5 +138,5 @@ void fuzz_wires_end(void)
         fuzz_wire_close(i);
     fuzz_wire_count = 0;
     fuzz_wire_stirred = NULL;
-    fuzz_wire_takes_its_time = false;
+    fuzz_wire_takes_its_time = fuzz_wire_refuses = false;
 }

@@ -1,7 +1,6 @@
 /* See fake_mysql.h. */
 #include "lib/fake_mysql.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -38,16 +37,6 @@ static bool send_packet(fake_mysql *fake, int client, unsigned char number, cons
     return send_bytes(fake, client, packet, size + 4, drip_ms);
 }
 
-static void keep(fake_mysql *fake, const unsigned char *bytes, size_t size)
-{
-    pthread_mutex_lock(&fake->lock);
-    const size_t room = sizeof fake->heard - fake->heard_size;
-    memcpy(fake->heard + fake->heard_size, bytes, size < room ? size : room);
-    fake->heard_size += size < room ? size : room;
-    fake->last_size = size;
-    pthread_mutex_unlock(&fake->lock);
-}
-
 /* Read whatever comes next, up to a packet; false: the client has gone. */
 static bool hear(fake_mysql *fake, int client)
 {
@@ -57,8 +46,10 @@ static bool hear(fake_mysql *fake, int client)
         if (poll(&some, 1, 20) == 0)
             continue;
         const ssize_t size = recv(client, bytes, sizeof bytes, 0);
-        if (size > 0)
-            keep(fake, bytes, (size_t)size);
+        if (size > 0) {
+            fake_hear(&fake->ear, bytes, (size_t)size);
+            fake->last_size = (size_t)size;
+        }
         return size > 0;
     }
     return false;
@@ -144,16 +135,11 @@ static void answer_all(fake_mysql *fake, int client)
 static void serve(fake_mysql *fake, int client)
 {
     static const unsigned char ok[] = {0, 0, 0, 2, 0, 0, 0};
-    static const unsigned char record[5 + 0x4000] = {22, 3, 3, 0x40, 0, 2, 0, 0x3F, 0xFC, 3, 3};
     if (!greet(fake, client) || !hear(fake, client))
         return;
     if (fake->twist) {
         if (send_packet(fake, client, 2, ok, sizeof ok, 0))
             answer_all(fake, client);
-        return;
-    }
-    if (fake->drips_tls) {
-        send_bytes(fake, client, record, sizeof record, 50);
         return;
     }
     if (fake->floods) {
@@ -190,37 +176,13 @@ static void *run(void *arg)
 
 void fake_mysql_start(fake_mysql *fake)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fake->listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(fake->listener, 10), 0);
-    assert_int_equal(getsockname(fake->listener, (struct sockaddr *)&address, &size), 0);
-    fake->port = ntohs(address.sin_port);
-    pthread_mutex_init(&fake->lock, NULL);
+    pthread_mutex_init(&fake->ear.lock, NULL);
+    fake->listener = fake_listen(&fake->port);
     assert_int_equal(pthread_create(&fake->thread, NULL, run, fake), 0);
 }
 
 void fake_mysql_stop(fake_mysql *fake)
 {
     atomic_store(&fake->stops, true);
-    shutdown(fake->listener, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
-    close(fake->listener);
-}
-
-bool fake_mysql_heard(fake_mysql *fake, const char *text)
-{
-    pthread_mutex_lock(&fake->lock);
-    const bool heard = memmem(fake->heard, fake->heard_size, text, strlen(text)) != NULL;
-    pthread_mutex_unlock(&fake->lock);
-    return heard;
-}
-
-size_t fake_mysql_heard_size(fake_mysql *fake)
-{
-    pthread_mutex_lock(&fake->lock);
-    const size_t size = fake->heard_size;
-    pthread_mutex_unlock(&fake->lock);
-    return size;
+    fake_stop_listening(fake->listener, fake->thread);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/fake.h"
 #include "lib/mysql_speech.h"
 
 typedef struct fake_mysql {
@@ -19,7 +20,6 @@ typedef struct fake_mysql {
     const char *question; /* the data of that request; NULL: a scramble */
     const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
     int drip_ms;          /* the pause between two bytes of the greeting; 0: it comes at once */
-    bool drips_tls;       /* it begins TLS when the client does, and never ends the handshake */
     bool floods;          /* it accepts any login, and answers the first statement with a packet of a gigabyte */
     bool lets_in;         /* it accepts any login, and drips the answer to the first statement */
     const void *hello;    /* a greeting of `hello_size` bytes in place of the usual one; then the server hangs up */
@@ -30,18 +30,12 @@ typedef struct fake_mysql {
     int listener;
     pthread_t thread;
     atomic_bool stops;
-    atomic_size_t flooded;     /* how many bytes of the flood went out */
-    atomic_int connections;    /* how many have come */
-    pthread_mutex_t lock;      /* guards the members below; still valid after the stop */
-    unsigned char heard[8192]; /* all that clients have sent */
-    size_t heard_size;
-    size_t last_size; /* of the latest packet */
+    atomic_size_t flooded;  /* how many bytes of the flood went out */
+    atomic_int connections; /* how many have come */
+    fake_ear ear;           /* still good after the stop */
+    size_t last_size;       /* of the latest packet */
 } fake_mysql;
 
 void fake_mysql_start(fake_mysql *fake);
 void fake_mysql_stop(fake_mysql *fake);
-/* Has a client sent these bytes? How many has it sent in all? */
-bool fake_mysql_heard(fake_mysql *fake, const char *text);
-size_t fake_mysql_heard_size(fake_mysql *fake);
-
 #endif

@@ -43,92 +43,9 @@ bool fake_pg_send(fake_postgresql *fake, int client, const void *bytes, size_t s
     return true;
 }
 
-bool fake_pg_claim(fake_postgresql *fake, int client, char type, unsigned length, const void *bytes, size_t size)
+bool fake_pg_say(fake_postgresql *fake, int client, const pg_speech *speech)
 {
-    char out[MESSAGE_MAX];
-    const uint32_t claimed = htonl(length);
-    assert_true(size <= sizeof out - 5);
-    out[0] = type;
-    memcpy(out + 1, &claimed, 4);
-    if (size > 0)
-        memcpy(out + 5, bytes, size);
-    return fake_pg_send(fake, client, out, size + 5);
-}
-
-bool fake_pg_message(fake_postgresql *fake, int client, char type, const void *bytes, size_t size)
-{
-    return fake_pg_claim(fake, client, type, (unsigned)size + 4, bytes, size);
-}
-
-bool fake_pg_ready(fake_postgresql *fake, int client)
-{
-    return fake_pg_message(fake, client, 'Z', "I", 1);
-}
-
-bool fake_pg_complete(fake_postgresql *fake, int client)
-{
-    return fake_pg_message(fake, client, 'C', "SELECT 1", 9);
-}
-
-bool fake_pg_welcome(fake_postgresql *fake, int client)
-{
-    static const char *const settings[][2] = {{"server_version", "15.1"},
-                                              {"client_encoding", "UTF8"},
-                                              {"standard_conforming_strings", "on"},
-                                              {"default_transaction_read_only", "off"},
-                                              {"in_hot_standby", "off"}};
-    bool is_there = fake_pg_message(fake, client, 'R', "\0\0\0", 4);
-    for (size_t i = 0; is_there && i < sizeof settings / sizeof *settings; i++) {
-        char text[64];
-        const char *end = stpcpy(stpcpy(text, settings[i][0]) + 1, settings[i][1]) + 1;
-        is_there = fake_pg_message(fake, client, 'S', text, (size_t)(end - text));
-    }
-    return is_there && fake_pg_message(fake, client, 'K', "\0\0\0\1\0\0\0\2", 8) && fake_pg_ready(fake, client);
-}
-
-bool fake_pg_complain(fake_postgresql *fake, int client, char type, const char *sqlstate, const char *text)
-{
-    char out[MESSAGE_MAX], *end = out;
-    end = stpcpy(end, type == 'E' ? "SERROR" : "SWARNING") + 1;
-    end = stpcpy(stpcpy(end, "C"), sqlstate) + 1;
-    end = stpcpy(stpcpy(end, "M"), text) + 1;
-    *end++ = '\0';
-    return fake_pg_message(fake, client, type, out, (size_t)(end - out));
-}
-
-bool fake_pg_columns(fake_postgresql *fake, int client, unsigned count)
-{
-    static const char rest[18] = {0, 0,  0,          0,          0,          0,          0,          0,
-                                  0, 25, (char)0xFF, (char)0xFF, (char)0xFF, (char)0xFF, (char)0xFF, (char)0xFF};
-    char out[MESSAGE_MAX] = {(char)(count >> 8), (char)count}, *end = out + 2;
-    for (unsigned i = 0; i < count; i++) {
-        end = stpcpy(end, "c") + 1;
-        end = mempcpy(end, rest, sizeof rest);
-    }
-    return fake_pg_message(fake, client, 'T', out, (size_t)(end - out));
-}
-
-bool fake_pg_row(fake_postgresql *fake, int client, unsigned count, const char *const *values)
-{
-    char out[MESSAGE_MAX] = {(char)(count >> 8), (char)count}, *end = out + 2;
-    for (unsigned i = 0; i < count; i++) {
-        const uint32_t length = htonl(values[i] ? (uint32_t)strlen(values[i]) : UINT32_MAX);
-        end = mempcpy(end, &length, 4);
-        end = values[i] ? stpcpy(end, values[i]) : end;
-    }
-    return fake_pg_message(fake, client, 'D', out, (size_t)(end - out));
-}
-
-bool fake_pg_one_row(fake_postgresql *fake, int client, unsigned count, const char *const *values)
-{
-    return fake_pg_columns(fake, client, count) && fake_pg_row(fake, client, count, values) &&
-           fake_pg_complete(fake, client) && fake_pg_ready(fake, client);
-}
-
-bool fake_pg_look(fake_postgresql *fake, int client)
-{
-    static const char *const values[] = {"t", NULL, NULL, "t", "t", "f", "15.1", "150001", "on", "on", "", "0", ""};
-    return fake_pg_one_row(fake, client, sizeof values / sizeof *values, values);
+    return fake_pg_send(fake, client, speech->bytes, speech->length);
 }
 
 /* --- a conversation -------------------------------------------------------------------------------------- */
@@ -137,15 +54,6 @@ typedef struct visit {
     fake_postgresql *fake;
     int client;
 } visit;
-
-static void keep(fake_postgresql *fake, const char *bytes, size_t size)
-{
-    pthread_mutex_lock(&fake->lock);
-    const size_t room = sizeof fake->heard - fake->heard_size;
-    memcpy(fake->heard + fake->heard_size, bytes, size < room ? size : room);
-    fake->heard_size += size < room ? size : room;
-    pthread_mutex_unlock(&fake->lock);
-}
 
 /* Read exactly `size` bytes; false: the client has gone. */
 static bool hear(fake_postgresql *fake, int client, char *bytes, size_t size)
@@ -159,7 +67,7 @@ static bool hear(fake_postgresql *fake, int client, char *bytes, size_t size)
         const ssize_t got = recv(client, bytes + at, size - at, 0);
         if (got <= 0)
             return false;
-        keep(fake, bytes + at, (size_t)got);
+        fake_hear(&fake->ear, bytes + at, (size_t)got);
         at += (size_t)got;
     }
     return true;
@@ -202,8 +110,10 @@ static void *serve(void *arg)
     char text[MESSAGE_MAX];
     free(arg);
     setsockopt(v.client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    pg_speech welcome = {.length = 0};
+    pg_say_welcome(&welcome, 0);
     if (hear_message(v.fake, v.client, NULL, text) >= 0 &&
-        (v.fake->greet ? v.fake->greet : fake_pg_welcome)(v.fake, v.client))
+        (v.fake->greet ? v.fake->greet(v.fake, v.client) : fake_pg_say(v.fake, v.client, &welcome)))
         converse(v.fake, v.client);
     close(v.client);
     atomic_fetch_sub(&v.fake->open, 1);
@@ -231,31 +141,15 @@ static void *run(void *arg)
 
 void fake_postgresql_start(fake_postgresql *fake)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fake->listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(fake->listener, 10), 0);
-    assert_int_equal(getsockname(fake->listener, (struct sockaddr *)&address, &size), 0);
-    fake->port = ntohs(address.sin_port);
-    pthread_mutex_init(&fake->lock, NULL);
+    pthread_mutex_init(&fake->ear.lock, NULL);
+    fake->listener = fake_listen(&fake->port);
     assert_int_equal(pthread_create(&fake->thread, NULL, run, fake), 0);
 }
 
 void fake_postgresql_stop(fake_postgresql *fake)
 {
     atomic_store(&fake->stops, true);
-    shutdown(fake->listener, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
-    close(fake->listener);
+    fake_stop_listening(fake->listener, fake->thread);
     while (atomic_load(&fake->open) > 0)
         usleep(1000);
-}
-
-bool fake_postgresql_heard(fake_postgresql *fake, const char *text)
-{
-    pthread_mutex_lock(&fake->lock);
-    const bool heard = memmem(fake->heard, fake->heard_size, text, strlen(text)) != NULL;
-    pthread_mutex_unlock(&fake->lock);
-    return heard;
 }

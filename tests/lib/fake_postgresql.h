@@ -9,8 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/fake.h"
+#include "lib/postgresql_speech.h"
+
 typedef enum fake_pg_statement {
-    FAKE_PG_LOOK,  /* the look at the tables: an honest answer is fake_pg_look */
+    FAKE_PG_LOOK,  /* the look at the tables: an honest answer is pg_say_look */
     FAKE_PG_LOCK,  /* packet 1: its results are rows, waiters if the text names them, and the time */
     FAKE_PG_OTHER, /* packet 2, LISTEN and the like */
 } fake_pg_statement;
@@ -19,7 +22,7 @@ typedef struct fake_postgresql fake_postgresql;
 struct fake_postgresql {
     /* Set before the start. Each sends to `client`, and returns false to hang up. `asks` is what the client has
      * asked. */
-    bool (*greet)(fake_postgresql *fake, int client); /* after the first message; NULL: fake_pg_welcome */
+    bool (*greet)(fake_postgresql *fake, int client); /* after the first message; NULL: pg_say_welcome */
     bool (*answer)(fake_postgresql *fake, int client, fake_pg_statement statement, const char *asks);
     const void *user;
 
@@ -30,35 +33,16 @@ struct fake_postgresql {
     atomic_int connections; /* how many have come */
     atomic_int open;        /* how many of them are still open */
     atomic_size_t sent;     /* bytes, to all of them */
-    pthread_mutex_t lock;   /* guards the members below; still valid after the stop */
-    char heard[65536];      /* all that clients have sent */
-    size_t heard_size;
+    fake_ear ear;           /* still good after the stop */
 };
 
 void fake_postgresql_start(fake_postgresql *fake);
 void fake_postgresql_stop(fake_postgresql *fake);
-bool fake_postgresql_heard(fake_postgresql *fake, const char *text);
 
 /* Send bytes as they are. False: the client has gone, or the test is over. */
 bool fake_pg_send(fake_postgresql *fake, int client, const void *bytes, size_t size);
 /* Wait until the client has gone, for `ms` at most. True: it has. */
 bool fake_pg_gone(fake_postgresql *fake, int client, int ms);
-/* Send a message of this type, which claims to be `length` bytes long. */
-bool fake_pg_claim(fake_postgresql *fake, int client, char type, unsigned length, const void *bytes, size_t size);
-bool fake_pg_message(fake_postgresql *fake, int client, char type, const void *bytes, size_t size);
-/* Accept the login, with the settings that a primary reports. */
-bool fake_pg_welcome(fake_postgresql *fake, int client);
-/* Send an error (type 'E') or a notice ('N'). */
-bool fake_pg_complain(fake_postgresql *fake, int client, char type, const char *sqlstate, const char *text);
-/* Send parts of a result: `count` columns of text; a row of it, with NULL for null; the end of the statement; the end
- * of the transaction. */
-bool fake_pg_columns(fake_postgresql *fake, int client, unsigned count);
-bool fake_pg_row(fake_postgresql *fake, int client, unsigned count, const char *const *values);
-bool fake_pg_complete(fake_postgresql *fake, int client);
-bool fake_pg_ready(fake_postgresql *fake, int client);
-/* Send a whole result with one row. */
-bool fake_pg_one_row(fake_postgresql *fake, int client, unsigned count, const char *const *values);
-/* Send the answer to FAKE_PG_LOOK that says that all is as it should be. */
-bool fake_pg_look(fake_postgresql *fake, int client);
+bool fake_pg_say(fake_postgresql *fake, int client, const pg_speech *speech);
 
 #endif

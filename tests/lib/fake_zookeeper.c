@@ -9,70 +9,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FRAME_MAX = 4096, PATH_MAX_HERE = 512, BAD_VERSION = -103, EVENT_XID = -1 };
+enum { FRAME_MAX = 4096, PATH_MAX_HERE = 512 };
 
 #define OTHER "_c_0-latch-0000000000" /* a contender that is before all others */
 
-typedef struct text {
-    char bytes[FRAME_MAX];
-    size_t size;
-} text;
+static const zk_speech_stat stat_of_all = {.czxid = 7, .ctime_ms = 1000, .mtime_ms = 1000, .owner = 1};
 
-static void put(text *to, const void *bytes, size_t size)
+static void put_string(zk_speech *to, const char *string)
 {
-    if (to->size + size > sizeof to->bytes)
-        abort();
-    if (size > 0)
-        memcpy(to->bytes + to->size, bytes, size);
-    to->size += size;
+    zk_put_text(to, string, strlen(string));
 }
 
-static void put_int(text *to, int32_t value)
+static bool say(const fake_zookeeper *fake, const zk_speech *speech)
 {
-    const uint32_t big = htonl((uint32_t)value);
-    put(to, &big, sizeof big);
-}
-
-static void put_long(text *to, int64_t value)
-{
-    const uint64_t big = htobe64((uint64_t)value);
-    put(to, &big, sizeof big);
-}
-
-static void put_string(text *to, const char *string)
-{
-    put_int(to, (int32_t)strlen(string));
-    put(to, string, strlen(string));
-}
-
-static void put_stat(text *to)
-{
-    put_long(to, 7); /* czxid */
-    put_long(to, 7);
-    put_long(to, 1000); /* ctime */
-    put_long(to, 1000);
-    put_int(to, 0);
-    put_int(to, 0);
-    put_int(to, 0);
-    put_long(to, 1);
-    put_int(to, 0);
-    put_int(to, 0);
-    put_long(to, 7);
-}
-
-static bool send_frame(int fd, const text *body, int32_t length)
-{
-    text frame = {.size = 0};
-    put_int(&frame, length ? length : (int32_t)body->size);
-    put(&frame, body->bytes, body->size);
-    return send(fd, frame.bytes, frame.size, MSG_NOSIGNAL) == (ssize_t)frame.size;
-}
-
-static void put_header(text *to, int32_t xid, int32_t error)
-{
-    put_int(to, xid);
-    put_long(to, xid == EVENT_XID ? -1 : 9);
-    put_int(to, error);
+    return send(fake->client, speech->bytes, speech->length, MSG_NOSIGNAL) == (ssize_t)speech->length;
 }
 
 /* --- answers --------------------------------------------------------------------------------------------- */
@@ -80,15 +30,27 @@ static void put_header(text *to, int32_t xid, int32_t error)
 static bool say_odd(const fake_zookeeper *fake, int32_t xid)
 {
     const fake_odd *odd = &fake->odd;
-    text body = {.size = 0};
+    zk_speech speech = {.length = 0};
     if (odd->manner == FAKE_RAW)
         return send(fake->client, odd->body, odd->size, MSG_NOSIGNAL) == (ssize_t)odd->size;
-    put_header(&body, odd->manner == FAKE_EVENT ? EVENT_XID : odd->manner == FAKE_UNASKED ? 12345 : xid, 0);
-    put(&body, odd->body, odd->size);
-    return send_frame(fake->client, &body, odd->length);
+    const bool is_event = odd->manner == FAKE_EVENT;
+    zk_begin_reply(&speech,
+                   is_event                      ? FAKE_EVENT_XID
+                   : odd->manner == FAKE_UNASKED ? 12345
+                                                 : xid,
+                   is_event ? -1 : 9, 0);
+    zk_put(&speech, odd->body, odd->size);
+    zk_end(&speech);
+    if (odd->length) { /* it claims to be so long */
+        const size_t length = speech.length;
+        speech.length = 0;
+        zk_put_number(&speech, (uint32_t)odd->length, 4);
+        speech.length = length;
+    }
+    return say(fake, &speech);
 }
 
-static void body_of(fake_zookeeper *fake, int request, const char *path, text *to)
+static void body_of(fake_zookeeper *fake, int request, const char *path, zk_speech *to)
 {
     char child[PATH_MAX_HERE + 16];
     switch (request) {
@@ -98,22 +60,22 @@ static void body_of(fake_zookeeper *fake, int request, const char *path, text *t
         break;
     case FAKE_CREATE_CONTAINER:
         put_string(to, path);
-        put_stat(to);
+        zk_put_stat(to, &stat_of_all);
         break;
     case FAKE_CREATE2:
         snprintf(child, sizeof child, "%s%010u", path, ++fake->made);
         put_string(to, child);
-        put_stat(to);
+        zk_put_stat(to, &stat_of_all);
         break;
     case FAKE_EXISTS:
-        put_stat(to);
+        zk_put_stat(to, &stat_of_all);
         break;
     case FAKE_GET:
         put_string(to, "somebody");
-        put_stat(to);
+        zk_put_stat(to, &stat_of_all);
         break;
     case FAKE_CHILDREN:
-        put_int(to, fake->odd.request != FAKE_MULTI);
+        zk_put_number(to, fake->odd.request != FAKE_MULTI, 4);
         if (fake->odd.request != FAKE_MULTI)
             put_string(to, strcmp(path, "/simba") == 0 ? "m" : OTHER);
         break;
@@ -136,10 +98,11 @@ static bool answer(fake_zookeeper *fake, int32_t xid, int request, const char *p
     }
     if (request == odd->request && odd->manner != FAKE_EVENT && odd->manner != FAKE_UNASKED)
         return true;
-    text reply = {.size = 0};
-    put_header(&reply, xid, request == FAKE_SET ? BAD_VERSION : 0);
+    zk_speech reply = {.length = 0};
+    zk_begin_reply(&reply, xid, 9, request == FAKE_SET ? FAKE_BAD_VERSION : 0);
     body_of(fake, request, path, &reply);
-    return send_frame(fake->client, &reply, 0);
+    zk_end(&reply);
+    return say(fake, &reply);
 }
 
 static int32_t granted_ms(const fake_odd *odd)
@@ -149,13 +112,15 @@ static int32_t granted_ms(const fake_odd *odd)
 
 static bool shake_hands(fake_zookeeper *fake)
 {
-    text reply = {.size = 0};
-    put_int(&reply, 0);
-    put_int(&reply, granted_ms(&fake->odd));
-    put_long(&reply, 4711);
+    zk_speech reply = {.length = 0};
+    zk_begin(&reply);
+    zk_put_number(&reply, 0, 4);
+    zk_put_number(&reply, (uint32_t)granted_ms(&fake->odd), 4);
+    zk_put_number(&reply, 4711, 8);
     put_string(&reply, "0123456789abcdef");
-    put(&reply, fake->odd.read_only ? "\1" : "\0", 1);
-    if (!send_frame(fake->client, &reply, 0))
+    zk_put_number(&reply, fake->odd.read_only, 1);
+    zk_end(&reply);
+    if (!say(fake, &reply))
         return false;
     return fake->odd.request != FAKE_HANDSHAKE || fake->odd.manner == FAKE_REPLY || answer(fake, 0, FAKE_HANDSHAKE, "");
 }
@@ -225,15 +190,9 @@ static void *serve(void *arg)
 
 void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
     memset(fake, 0, sizeof *fake);
     fake->odd = odd;
-    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(fake->listener, (struct sockaddr *)&address, size) != 0 || listen(fake->listener, 8) != 0 ||
-        getsockname(fake->listener, (struct sockaddr *)&address, &size) != 0)
-        abort();
-    fake->port = ntohs(address.sin_port);
+    fake->listener = fake_listen(&fake->port);
     if (pthread_create(&fake->thread, NULL, serve, fake) != 0)
         abort();
 }
@@ -241,7 +200,5 @@ void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
 /* The client is gone by now, or this cuts its connection. */
 void fake_zookeeper_stop(fake_zookeeper *fake)
 {
-    shutdown(fake->listener, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
-    close(fake->listener);
+    fake_stop_listening(fake->listener, fake->thread);
 }

@@ -8,24 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Kinds of requests, as the protocol numbers them. */
-enum {
-    FAKE_HANDSHAKE = 0,
-    FAKE_CREATE = 1,
-    FAKE_DELETE = 2,
-    FAKE_EXISTS = 3,
-    FAKE_GET = 4,
-    FAKE_SET = 5,
-    FAKE_CHILDREN = 8,
-    FAKE_SYNC = 9,
-    FAKE_PING = 11,
-    FAKE_MULTI = 14, /* if this is answered oddly, nobody contends, so that there is something to forget */
-    FAKE_CREATE2 = 15,
-    FAKE_CREATE_CONTAINER = 19,
-    FAKE_SET_WATCHES = 101,
-    FAKE_CLOSE = -11,
-    FAKE_NEVER = -1, /* no request */
-};
+#include "lib/fake.h"
+#include "lib/zookeeper_speech.h"
 
 typedef enum fake_manner {
     FAKE_REPLY,   /* the header of a good reply, and the body */

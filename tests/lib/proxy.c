@@ -14,11 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct sockaddr_in address_of(int port)
-{
-    return (struct sockaddr_in){
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-}
+#include "lib/fake.h"
 
 static void hang_up(proxy *p, int i)
 {
@@ -30,7 +26,8 @@ static void hang_up(proxy *p, int i)
 static void accept_one(proxy *p)
 {
     const int on = 1;
-    const struct sockaddr_in target = address_of(p->target);
+    const struct sockaddr_in target = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)p->target), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
     if (client < 0)
         return;
@@ -111,16 +108,12 @@ static void *run(void *arg)
 
 void proxy_start(proxy *p, int target)
 {
-    struct sockaddr_in address = address_of(0);
-    socklen_t size = sizeof address;
     memset(p, 0, sizeof *p);
     memset(p->links, -1, sizeof p->links);
     p->target = target;
-    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (p->listener < 0 || bind(p->listener, (struct sockaddr *)&address, size) != 0 || listen(p->listener, 64) != 0 ||
-        getsockname(p->listener, (struct sockaddr *)&address, &size) != 0 || pipe2(p->wakeup, O_CLOEXEC) != 0)
+    p->listener = fake_listen(&p->port);
+    if (pipe2(p->wakeup, O_CLOEXEC) != 0)
         abort();
-    p->port = ntohs(address.sin_port);
     pthread_mutex_init(&p->lock, NULL);
     if (pthread_create(&p->thread, NULL, run, p) != 0)
         abort();
@@ -134,17 +127,6 @@ void proxy_set(proxy *p, proxy_mode mode)
     for (int i = 0; i < PROXY_LINKS; i++)
         lose(p->links[i][0], mode == PROXY_LOSS);
     for (int i = 0; i < PROXY_LINKS && mode == PROXY_CUT; i++)
-        if (p->links[i][0] >= 0)
-            hang_up(p, i);
-    pthread_mutex_unlock(&p->lock);
-    (void)!write(p->wakeup[1], "", 1);
-}
-
-void proxy_aim(proxy *p, int target)
-{
-    pthread_mutex_lock(&p->lock);
-    p->target = target;
-    for (int i = 0; i < PROXY_LINKS; i++)
         if (p->links[i][0] >= 0)
             hang_up(p, i);
     pthread_mutex_unlock(&p->lock);

@@ -31,8 +31,6 @@ typedef struct proxy {
 void proxy_start(proxy *p, int target);
 /* When this returns, the new mode holds. Frozen bytes pass after a thaw. */
 void proxy_set(proxy *p, proxy_mode mode);
-/* Lead new connections to this port, and close the others. */
-void proxy_aim(proxy *p, int target);
 /* How many connections there were so far. */
 unsigned proxy_accepted(proxy *p);
 void proxy_stop(proxy *p);

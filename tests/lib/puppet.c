@@ -245,46 +245,6 @@ static int play_contender(char **args)
 
 /* --- the others -------------------------------------------------------------------------------------- */
 
-/* Not atomic on purpose: the sum is right only if nobody else adds at the same time. */
-static bool add_one(const char *path)
-{
-    char text[32] = "";
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return false;
-    (void)!read(fd, text, sizeof text - 1);
-    sched_yield();
-    const int length = snprintf(text, sizeof text, "%lld\n", strtoll(text, NULL, 10) + 1);
-    const bool good = pwrite(fd, text, (size_t)length, 0) == length;
-    close(fd);
-    return good;
-}
-
-/* URL MUTEX FILE TIMES */
-static int play_counter(char **args)
-{
-    simba_client *client = NULL;
-    simba_locker *locker = NULL;
-    simba_error err = {0};
-    if (simba_client_open(args[0], NULL, &err, &client) != 0 ||
-        simba_locker_new(client, args[1], NULL, &err, &locker) != 0) {
-        say("failed %s", err.text);
-        return 1;
-    }
-    say("ready");
-    char line[LINE];
-    bool good = hear(line);
-    for (long left = strtol(args[3], NULL, 10); good && left > 0; left--)
-        good = simba_locker_acquire(locker, 60000, &err) == 0 && add_one(args[2]) &&
-               simba_locker_release(locker, &err) == 0;
-    say("counted %s", good ? "well" : err.text);
-    while (hear(line) && strcmp(line, "quit") != 0)
-        ;
-    simba_locker_free(locker);
-    simba_client_close(client);
-    return good ? 0 : 1;
-}
-
 /* DATABASE */
 static int play_writer(char **args)
 {
@@ -356,8 +316,6 @@ bool puppet_main(int argc, char **argv, int *ret_status)
     }
     if (strcmp(role, "contender") == 0 && argc == 10)
         *ret_status = play_contender(argv + 3);
-    else if (strcmp(role, "counter") == 0 && argc == 7)
-        *ret_status = play_counter(argv + 3);
     else if (strcmp(role, "writer") == 0 && argc == 4)
         *ret_status = play_writer(argv + 3);
     else

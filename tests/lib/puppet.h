@@ -28,7 +28,6 @@ int64_t score_now_ns(void);
 
 /* Roles, as arguments after "--puppet":
  *   contender URL MUTEX ID TTL TRANSITION SCORE SLOT     "-" for the default id
- *   counter URL MUTEX FILE TIMES                         adds 1 to a number in a file, so often, under a lock
  *   writer DATABASE                                      holds SQLite's write lock
  *   shifted ROLE…                                        the same in a time namespace of its own, if there is one
  *

@@ -2,15 +2,18 @@
 #include "lib/server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <grp.h>
 #include <netinet/in.h>
 #include <pwd.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,10 +24,47 @@
 
 bool server_has(const char *program)
 {
-    char command[192];
-    snprintf(command, sizeof command,
-             "PATH=$PATH:/usr/sbin:$(echo /usr/lib/postgresql/*/bin | tr ' ' :); command -v %s >/dev/null", program);
-    return system(command) == 0; // NOLINT(cert-env33-c): a fixed word
+    return server_run("PATH=$PATH:/usr/sbin:$(echo /usr/lib/postgresql/*/bin | tr ' ' :); command -v %s >/dev/null",
+                      program);
+}
+
+bool server_run(const char *format, ...)
+{
+    char command[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    return system(command) == 0; // NOLINT(cert-env33-c): words of our own
+}
+
+const char *server_as_nobody(void)
+{
+    return geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "";
+}
+
+/* Several programs may come at once: the first one makes the template, in the server's own folder, and leaves a copy. */
+bool server_fill(const server *s, const char *name, const char *probe, bool (*install)(const char *folder))
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", s->folder, probe);
+    if (access(path, F_OK) == 0)
+        return true;
+    snprintf(path, sizeof path, "%s-template.lock", name);
+    const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (lock < 0)
+        return install(s->folder);
+    bool filled = false;
+    if (flock(lock, LOCK_EX) == 0) {
+        snprintf(path, sizeof path, "%s-template/%s", name, probe);
+        filled = access(path, F_OK) == 0 && server_run("cp -a %s-template/. %s/", name, s->folder);
+        if (!filled && install(s->folder)) {
+            filled = true;
+            server_run("t=%s-template; rm -rf $t.new && cp -a %s $t.new && rm -rf $t && mv $t.new $t", name, s->folder);
+        }
+    }
+    close(lock);
+    return filled;
 }
 
 static struct sockaddr_in address_of(int port)
@@ -107,9 +147,7 @@ static void become_server(const server *s, pid_t parent)
 
 void server_show_log(const server *s)
 {
-    char command[128];
-    snprintf(command, sizeof command, "echo \"%s:\" >&2; tail -n 40 %s/log >&2", s->argv[0], s->folder);
-    (void)!system(command); // NOLINT(cert-env33-c): words of our own
+    server_run("echo \"%s:\" >&2; tail -n 40 %s/log >&2", s->argv[0], s->folder);
 }
 
 /* Has the server ended although nobody told it to? Then print that, because a test is about to fail. */
@@ -142,6 +180,16 @@ bool server_await(server *s, bool (*is_ready)(const server *s))
         usleep(10000);
     }
     return true;
+}
+
+void server_set_argv(server *s, const char *const *ours, const char *const *more)
+{
+    size_t n = 0;
+    for (; ours[n]; n++)
+        s->argv[n] = ours[n];
+    for (size_t i = 0; more && more[i] && n < SERVER_ARGS - 1; i++)
+        s->argv[n++] = more[i];
+    s->argv[n] = NULL;
 }
 
 bool server_start(server *s)
@@ -220,15 +268,12 @@ server *server_nth(server *s, unsigned nth)
 
 bool server_make_certificates(const char *folder)
 {
-    char command[1024];
-    snprintf(command, sizeof command,
-             "cd %s && exec 2>/dev/null && "
-             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem "
-             "-subj /CN=ca -days 2 && "
-             "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out req.pem "
-             "-subj /CN=simba && echo subjectAltName=DNS:localhost >ext && "
-             "openssl x509 -req -in req.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext "
-             "-out cert.pem && chmod 644 *.pem",
-             folder);
-    return system(command) == 0; // NOLINT(cert-env33-c): made of what is ours
+    return server_run("cd %s && exec 2>/dev/null && "
+                      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem "
+                      "-subj /CN=ca -days 2 && "
+                      "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out req.pem "
+                      "-subj /CN=simba && echo subjectAltName=DNS:localhost >ext && "
+                      "openssl x509 -req -in req.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext "
+                      "-out cert.pem && chmod 644 *.pem",
+                      folder);
 }

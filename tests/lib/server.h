@@ -29,8 +29,21 @@ struct server {
 
 /* Is this program installed? */
 bool server_has(const char *program);
+/* Run a group of cmocka's tests, or say that they are skipped because this program is not installed. */
+#define SERVER_RUN_TESTS(program, tests, setup, teardown)                                                              \
+    (server_has(program) ? cmocka_run_group_tests(tests, setup, teardown)                                              \
+                         : (puts("1..0 # SKIP " program " is not installed"), 0))
+/* Run a command of the shell. False: it has failed. */
+bool server_run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What to write before a command that refuses to run as root. */
+const char *server_as_nobody(void);
+/* Fill the server's folder. That takes seconds, so the tests do it once per build directory (or wherever they run), by `install`, and
+ * copy it: NAME-template, which may be deleted at any time. `probe` is there when it is filled. */
+bool server_fill(const server *s, const char *name, const char *probe, bool (*install)(const char *folder));
 /* Make a folder and choose a port. */
 void server_init(server *s);
+/* Set s->argv to these arguments, and `more`, if there are any; both are ended by NULL. */
+void server_set_argv(server *s, const char *const *ours, const char *const *more);
 /* Run s->argv, and wait until the port takes connections. False: it does not. */
 bool server_start(server *s);
 /* Wait until `is_ready` says so. False: the server has ended, or is not ready after a minute; then show its log. The

@@ -2,36 +2,21 @@
  * SIMBA_MYSQL8 to its path. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "lib/server.h"
 
+/* The statements that the server runs when it starts make our database, and a user of each kind that it knows. */
 static bool initialize(const server *s, const char *base)
 {
-    char command[512];
-    snprintf(command, sizeof command,
-             "%s '%s/bin/mysqld' --no-defaults --basedir='%s' --datadir=%s/data --initialize-insecure "
-             ">%s/initialize.log 2>&1",
-             geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "", base, base, s->folder,
-             s->folder);
-    return system(command) == 0; // NOLINT(cert-env33-c): words of our own
-}
-
-/* The statements that the server runs when it starts: they make our database, and a user of each kind that it knows. */
-static bool write_init(const char *folder)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s/init.sql", folder);
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return false;
-    fputs("create database if not exists simba;\n"
-          "create user if not exists sha2@'%' identified with caching_sha2_password by 'a-secret-word';\n"
-          "create user if not exists native@'%' identified with mysql_native_password by 'a-secret-word';\n"
-          "create user if not exists root@'127.0.0.1' identified with caching_sha2_password by '';\n"
-          "grant all on *.* to sha2@'%', native@'%', root@'127.0.0.1';\n",
-          file);
-    return fclose(file) == 0;
+    return server_run(
+        "%1$s '%2$s/bin/mysqld' --no-defaults --basedir='%2$s' --datadir=%3$s/data --initialize-insecure "
+        ">%3$s/initialize.log 2>&1 && cat >%3$s/init.sql <<END\n"
+        "create database if not exists simba;\n"
+        "create user if not exists sha2@'%%' identified with caching_sha2_password by 'a-secret-word';\n"
+        "create user if not exists native@'%%' identified with mysql_native_password by 'a-secret-word';\n"
+        "create user if not exists root@'127.0.0.1' identified with caching_sha2_password by '';\n"
+        "grant all on *.* to sha2@'%%', native@'%%', root@'127.0.0.1';\nEND",
+        server_as_nobody(), base, s->folder);
 }
 
 bool server_start_mysql8(server *s)
@@ -49,7 +34,7 @@ bool server_start_mysql8(server *s)
     snprintf(ca, sizeof ca, "--ssl-ca=%s/ca.pem", s->folder);
     snprintf(cert, sizeof cert, "--ssl-cert=%s/cert.pem", s->folder);
     snprintf(key, sizeof key, "--ssl-key=%s/key.pem", s->folder);
-    if (!initialize(s, from) || !write_init(s->folder))
+    if (!initialize(s, from))
         return false;
     const char *const words[] = {program,
                                  "--no-defaults",
@@ -69,8 +54,7 @@ bool server_start_mysql8(server *s)
                                  "--innodb-flush-log-at-trx-commit=2",
                                  "--max-connections=500",
                                  NULL};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        s->argv[i] = words[i];
+    server_set_argv(s, words, NULL);
     return server_start(s);
 }
 

@@ -1,36 +1,12 @@
-/* PostgreSQL servers, and PgBouncer in front of them, see server.h. Making a data folder takes two seconds, so the
- * tests make one per build directory (or wherever they run) and copy it: tests/postgresql-template, which may be
- * deleted at any time. */
-#include <fcntl.h>
+/* PostgreSQL servers, and PgBouncer in front of them, see server.h. */
 #include <glob.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "lib/server.h"
-
-#define TEMPLATE "postgresql-template"
-
-static bool run(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static bool run(const char *format, ...)
-{
-    char command[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    return system(command) == 0; // NOLINT(cert-env33-c): words of our own
-}
-
-/* As nobody, if we are root: the server refuses to run as root, and so does initdb. */
-static const char *as_nobody(void)
-{
-    return geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "";
-}
 
 /* Debian keeps the programs of each version in a folder of its own; the latest one counts. */
 static const char *program(const char *name)
@@ -51,50 +27,28 @@ static bool install(const char *folder)
 {
     char initdb[128];
     snprintf(initdb, sizeof initdb, "%s", program("initdb"));
-    return run("%s %s -D %s/data -A trust -U postgres --no-locale -E UTF8 --no-sync >/dev/null 2>&1", as_nobody(),
-               initdb, folder) &&
-           run("echo 'create database simba' | %s %s --single -D %s/data postgres >/dev/null 2>&1", as_nobody(),
-               program("postgres"), folder);
-}
-
-/* Several programs may come at once: the first one makes the template, in the server's own folder, and leaves a
- * copy. */
-static bool fill(const char *folder)
-{
-    const int lock = open(TEMPLATE ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (lock < 0)
-        return install(folder);
-    bool filled = false;
-    if (flock(lock, LOCK_EX) == 0) {
-        filled = access(TEMPLATE "/data/PG_VERSION", F_OK) == 0 && run("cp -a %s/data %s/", TEMPLATE, folder);
-        if (!filled && install(folder)) {
-            filled = true;
-            run("rm -rf %s.new && mkdir %s.new && cp -a %s/data %s.new/ && rm -rf %s && mv %s.new %s", TEMPLATE,
-                TEMPLATE, folder, TEMPLATE, TEMPLATE, TEMPLATE, TEMPLATE);
-        }
-    }
-    close(lock);
-    return filled;
+    return server_run("%s %s -D %s/data -A trust -U postgres --no-locale -E UTF8 --no-sync >/dev/null 2>&1",
+                      server_as_nobody(), initdb, folder) &&
+           server_run("echo 'create database simba' | %s %s --single -D %s/data postgres >/dev/null 2>&1",
+                      server_as_nobody(), program("postgres"), folder);
 }
 
 bool server_tell_postgresql(const server *s, const char *sql)
 {
-    return run("psql -X -q -h 127.0.0.1 -p %d -U postgres -d simba -v ON_ERROR_STOP=1 -c \"%s\" >/dev/null 2>&1",
-               s->port, sql);
+    return server_run("psql -X -q -h 127.0.0.1 -p %d -U postgres -d simba -v ON_ERROR_STOP=1 -c \"%s\" >/dev/null 2>&1",
+                      s->port, sql);
 }
 
 /* The server takes connections before it answers. */
 static bool answers(const server *s)
 {
-    return run("%s -q -h 127.0.0.1 -p %d -U postgres", program("pg_isready"), s->port);
+    return server_run("%s -q -h 127.0.0.1 -p %d -U postgres", program("pg_isready"), s->port);
 }
 
 bool server_start_postgresql(server *s, const char *const *more)
 {
     static char postgres[128];
-    char version[96];
-    snprintf(version, sizeof version, "%s/data/PG_VERSION", s->folder);
-    if (access(version, F_OK) != 0 && !fill(s->folder))
+    if (!server_fill(s, "postgresql", "data/PG_VERSION", install))
         return false;
     /* Do not wait for the disk: these tests are not about a loss of power. */
     snprintf(postgres, sizeof postgres, "%s", program("postgres"));
@@ -115,26 +69,20 @@ bool server_start_postgresql(server *s, const char *const *more)
                                 "-c",
                                 "max_connections=500",
                                 NULL};
-    size_t n = 0;
-    for (size_t i = 0; ours[i]; i++)
-        s->argv[n++] = ours[i];
-    for (size_t i = 0; more && more[i] && n < SERVER_ARGS - 1; i++)
-        s->argv[n++] = more[i];
-    s->argv[n] = NULL;
+    server_set_argv(s, ours, more);
     s->stop_signal = SIGQUIT; /* a killed server leaves processes behind for a while */
     return server_start(s) && server_await(s, answers);
 }
 
 bool server_start_postgresql_tls(server *s)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/data/PG_VERSION", s->folder);
-    if (access(path, F_OK) != 0 && !fill(s->folder))
+    if (!server_fill(s, "postgresql", "data/PG_VERSION", install))
         return false;
     /* The same authority signs the client's certificate, for the user. */
     const bool made =
         server_make_certificates(s->folder) &&
-        run("cd %s && exec 2>/dev/null && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "
+        server_run(
+            "cd %s && exec 2>/dev/null && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "
             "client.key "
             "-out client.req -subj /CN=postgres && openssl x509 -req -in client.req -CA ca.pem -CAkey ca.key "
             "-CAcreateserial -days 2 -out client.pem && cp key.pem server.key && chmod 600 server.key client.key && "
@@ -187,8 +135,8 @@ bool server_start_postgresql_pair(server *s)
     static const char *const more[] = {"-c", "synchronous_standby_names=*", "-c", "wal_sender_timeout=2s", NULL};
     server *standby = server_add(s);
     if (!server_start_postgresql(s, NULL) ||
-        !run("%s %s -h 127.0.0.1 -p %d -U postgres -D %s/data -R -X stream --no-sync -c fast", as_nobody(),
-             program("pg_basebackup"), s->port, standby->folder) ||
+        !server_run("%s %s -h 127.0.0.1 -p %d -U postgres -D %s/data -R -X stream --no-sync -c fast",
+                    server_as_nobody(), program("pg_basebackup"), s->port, standby->folder) ||
         !server_start_postgresql(standby, NULL))
         return false;
     server_signal(s, SIGQUIT);

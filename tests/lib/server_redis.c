@@ -30,12 +30,7 @@ bool server_start_redis(server *s, const char *const *more)
                                 "--unixsocketperm",
                                 "777",
                                 NULL};
-    size_t n = 0;
-    for (size_t i = 0; ours[i]; i++)
-        s->argv[n++] = ours[i];
-    for (size_t i = 0; more && more[i] && n < SERVER_ARGS - 1; i++)
-        s->argv[n++] = more[i];
-    s->argv[n] = NULL;
+    server_set_argv(s, ours, more);
     return server_start(s);
 }
 

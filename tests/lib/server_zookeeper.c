@@ -84,18 +84,15 @@ static bool start_java(server *s, int port, const char *more)
                                        JARS NETTY("buffer") NETTY("codec") NETTY("common") NETTY("handler")
                                            NETTY("resolver") NETTY("transport") NETTY("transport-native-epoll")
                                                NETTY("transport-native-unix-common"),
-                                       "org.apache.zookeeper.server.quorum.QuorumPeerMain"};
+                                       "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                                       NULL};
     snprintf(s->config, sizeof s->config, "%s/zoo.cfg", s->folder);
     if (!write_file(s->folder, "zoo.cfg",
                     "tickTime=500\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
                     "4lw.commands.whitelist=*\nminSessionTimeout=1000\nmaxClientCnxns=0\n%s",
                     s->folder, port, more))
         return false;
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof java / sizeof *java; i++)
-        s->argv[n++] = java[i];
-    s->argv[n++] = s->config;
-    s->argv[n] = NULL;
+    server_set_argv(s, java, (const char *const[]){s->config, NULL});
     return server_start(s);
 }
 

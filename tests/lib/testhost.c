@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reply.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/random.h"
@@ -32,13 +33,16 @@ static simba_local host_now(simba_host *host)
 
 static int64_t host_epoch_us(simba_host *host)
 {
-    return simba__clock_epoch_us() + of(host)->epoch_shift_us;
+    const testhost *h = of(host);
+    const int64_t now_us = h->seed ? INT64_C(1700000000000000) + read_clock(h).ns / 1000 : simba__clock_epoch_us();
+    return now_us + h->epoch_shift_us;
 }
 
 static uint64_t host_random(simba_host *host)
 {
-    (void)host;
     uint64_t value = 0;
+    if (of(host)->seed)
+        return simba__random_next(&of(host)->seed);
     simba__random_bytes(&value, sizeof value);
     return value;
 }
@@ -74,15 +78,11 @@ static void on_done(simba__request *request, const simba_error *error)
         r->error = *error;
 }
 
-static void host_complete(simba_host *host, simba_request *request)
-{
-    simba__window_complete(&of(host)->window, request, NULL, read_clock(of(host)));
-}
-
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
     simba_error error = {.code = code};
     va_list args;
+    assert(code < 0);
     va_start(args, format);
     vsnprintf(error.text, sizeof error.text, format, args);
     va_end(args);
@@ -90,11 +90,24 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     simba__window_complete(&of(host)->window, request, &error, read_clock(of(host)));
 }
 
+static void host_complete(simba_host *host, simba_request *request)
+{
+    testhost *h = of(host);
+    simba_error fault;
+    const int code = simba__reply_check(request, h->backend->caps & SIMBA_CAP_SESSION, &fault);
+    if (code < 0)
+        host_fail(host, request, code, "%s", fault.text);
+    else
+        simba__window_complete(&h->window, request, NULL, read_clock(h));
+}
+
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
 {
     testhost *h = of(host);
-    (void)request;
-    assert(h->listed_count < TESTHOST_LISTED);
+    assert(request->op == SIMBA_OP_LIST && memchr(row->owner->id, '\0', sizeof row->owner->id));
+    assert(strlen(row->mutex) <= SIMBA_MUTEX_BYTES);
+    if (h->listed_count == TESTHOST_LISTED)
+        return 0;
     testhost_listed *listed = &h->listed[h->listed_count++];
     snprintf(listed->mutex, sizeof listed->mutex, "%s", row->mutex);
     listed->owner = *row->owner;
@@ -108,8 +121,9 @@ static int host_listed(simba_host *host, simba_request *request, const simba_lis
 static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
 {
     testhost *h = of(host);
-    (void)request;
-    assert(h->found_count < TESTHOST_FOUND);
+    assert(request->op == SIMBA_OP_EXAMINE && strlen(finding->text) < 512);
+    if (h->found_count == TESTHOST_FOUND)
+        return 0;
     testhost_found *found = &h->found[h->found_count++];
     found->verdict = finding->verdict;
     snprintf(found->what, sizeof found->what, "%s", finding->what);
@@ -120,7 +134,9 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
 static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
 {
     testhost *h = of(host);
-    assert(request->op == SIMBA_OP_READ_NOTE && note->size <= SIMBA_NOTE_MAX);
+    assert(request->op == SIMBA_OP_READ_NOTE);
+    if (note->size > SIMBA_NOTE_MAX)
+        return SIMBA_ECORRUPT;
     h->note = (simba_note){
         .size = sizeof h->note, .length = note->size, .token = note->token, .written_at_ms = note->written_at_ms};
     memcpy(h->note.bytes, note->bytes, note->size);
@@ -128,29 +144,30 @@ static int host_noted(simba_host *host, simba_request *request, const simba_stor
     return 0;
 }
 
-static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
+static void keep_push(testhost *h, simba_watch *watch, uint64_t nonce, const simba_push *push)
 {
-    testhost *h = of(host);
-    if (push->kind == SIMBA_PUSH_NOTED) {
-        h->noted_pushes++;
+    if (push->kind == SIMBA_PUSH_NOTED)
         return;
-    }
     if (h->push_count == TESTHOST_PUSHES)
         h->push_count--; /* processes in a contest can push for ever: the last place has the latest push */
-    h->pushes[h->push_count++] = (testhost_push){watch, 0, *push};
+    h->pushes[h->push_count++] = (testhost_push){watch, nonce, *simba__push_check(push)};
+}
+
+static void host_push(simba_host *host, simba_watch *watch, const simba_push *push)
+{
+    assert(watch || push->kind == SIMBA_PUSH_SESSION_LOST || push->kind == SIMBA_PUSH_SESSION_BACK);
+    keep_push(of(host), watch, 0, push);
 }
 
 static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
-    (void)mutex;
-    host_push(host, NULL, push);
-    of(host)->pushes[of(host)->push_count - 1].nonce = nonce;
+    assert(strlen(mutex) <= SIMBA_MUTEX_BYTES);
+    keep_push(of(host), NULL, nonce, push);
 }
 
 static void host_session(simba_host *host, simba_local from, int64_t ms)
 {
-    of(host)->session_from = from;
-    of(host)->session_ms = ms;
+    (void)host, (void)from, (void)ms;
 }
 
 static void host_wake(simba_host *host)
@@ -224,9 +241,8 @@ static void host_closed(simba_host *host)
     of(host)->closed = true;
 }
 
-int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
+static int open_cleared(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
 {
-    memset(h, 0, sizeof *h);
     h->backend = backend;
     h->last_job = &h->first_job;
     h->host = (simba_host){
@@ -273,14 +289,30 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     return rc;
 }
 
+int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
+{
+    memset(h, 0, sizeof *h);
+    return open_cleared(h, backend, url, err);
+}
+
+int testhost_open_still(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
+{
+    memset(h, 0, sizeof *h);
+    h->still_at.ns = INT64_C(5000000000000);
+    h->seed = 1;
+    return open_cleared(h, backend, url, err);
+}
+
 void testhost_close(testhost *h)
 {
     h->closing = true;
     h->backend->close(h->store);
     testhost_end_section(h);
     testhost_run_jobs(h);
-    if (!h->closed)
-        testhost_pump(h, &h->closed, 2000); /* a store may have to say good-bye */
+    if (!h->closed && h->seed)
+        testhost_advance(h, 2000); /* a store may have to say good-bye */
+    else if (!h->closed)
+        testhost_pump(h, &h->closed, 2000);
     assert(h->closed);
     assert(!h->reactor.first);
     simba__window_close(&h->window);
@@ -350,12 +382,14 @@ void testhost_run_jobs(testhost *h)
     }
 }
 
+/* The first one, of those that are due then. */
 static simba_timer *due(const testhost *h, simba_local now)
 {
+    simba_timer *first = NULL;
     for (size_t i = 0; i < h->timer_count; i++)
-        if (h->timers[i]->index != 0 && h->timers[i]->at.ns <= now.ns)
-            return h->timers[i];
-    return NULL;
+        if (h->timers[i]->index != 0 && h->timers[i]->at.ns <= now.ns && (!first || h->timers[i]->at.ns < first->at.ns))
+            first = h->timers[i];
+    return first;
 }
 
 void testhost_fire(testhost *h)
@@ -416,7 +450,17 @@ void testhost_unwatch(testhost *h, simba_watch *watch)
 
 void testhost_advance(testhost *h, int64_t ms)
 {
-    h->now_shift_ns += ms * SIMBA__NS_PER_MS;
+    const int64_t shift_ns = h->now_shift_ns + ms * SIMBA__NS_PER_MS;
+    simba_timer *next;
+    while ((next = due(h, (simba_local){read_clock(h).ns + shift_ns - h->now_shift_ns})) != NULL) {
+        const int64_t ahead_ns = next->at.ns - read_clock(h).ns;
+        h->now_shift_ns += ahead_ns > 0 ? ahead_ns : 0;
+        if (h->now_shift_ns > shift_ns)
+            break;
+        testhost_fire(h);
+        testhost_run_jobs(h);
+    }
+    h->now_shift_ns = shift_ns;
     testhost_fire(h);
     testhost_run_jobs(h);
 }

@@ -1,6 +1,6 @@
-/* Takes the place of the client, so that a test can drive a back end at the level of its contract: one thread, a
- * reactor and jobs that run only when the test says so, and clocks that the test can shift. The store behind the
- * back end is the real one. */
+/* Takes the place of the client, so that a test or a fuzz target can drive a back end at the level of its contract: one thread, a
+ * reactor and jobs that run only when the test says so, and clocks that the test can shift. It checks what the back end says as the
+ * client does. The store behind the back end is the real one, or what the test plays. */
 #ifndef SIMBA_TESTS_LIB_TESTHOST_H
 #define SIMBA_TESTS_LIB_TESTHOST_H
 
@@ -9,7 +9,7 @@
 #include "client/window.h"
 #include "net/reactor.h"
 
-enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
+enum { TESTHOST_TIMERS = 256, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
 typedef struct testhost_push {
     simba_watch *watch;
@@ -43,6 +43,7 @@ struct testhost {
     int64_t now_shift_ns; /* added to the real clocks */
     simba_local still_at; /* 0, or the time at which the clock stands still but for now_shift_ns */
     int64_t epoch_shift_us;
+    uint64_t seed;               /* not 0: of random numbers, and the time of day goes by the clock that stands still */
     void (*on_now)(testhost *h); /* called whenever the back end looks at the clock; may be NULL */
     void *user;
 
@@ -53,11 +54,8 @@ struct testhost {
     simba_timer *timers[TESTHOST_TIMERS];
     size_t timer_count;
 
-    testhost_push pushes[TESTHOST_PUSHES];
+    testhost_push pushes[TESTHOST_PUSHES]; /* but for NOTED */
     size_t push_count;
-    unsigned noted_pushes;    /* NOTED, which are not among `pushes` */
-    simba_local session_from; /* as last told */
-    int64_t session_ms;
     testhost_listed listed[TESTHOST_LISTED];
     size_t listed_count;
     testhost_found found[TESTHOST_FOUND];
@@ -80,6 +78,8 @@ typedef struct testhost_request {
 
 /* Open a store. After a failure there is nothing to close. */
 int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err);
+/* The same, where nothing is left to chance: the clock stands still, and random numbers are the same each time. */
+int testhost_open_still(testhost *h, const simba_backend *backend, const char *url, simba_error *err);
 /* Close the store as the client would, and check that it ends. */
 void testhost_close(testhost *h);
 
@@ -102,7 +102,7 @@ void testhost_unwatch(testhost *h, simba_watch *watch);
 
 /* Fire the timers that are due, and timers that these set for now. */
 void testhost_fire(testhost *h);
-/* Let time pass: shift the clock, fire the timers that are due, run the jobs. */
+/* Let time pass: shift the clock, fire each timer when it is due, run the jobs. */
 void testhost_advance(testhost *h, int64_t ms);
 /* Run the loop and the jobs until `push_count` has reached `count`. False: ten seconds have passed. */
 bool testhost_await_pushes(testhost *h, size_t count);

@@ -1,6 +1,8 @@
-/* What is done to every SQL server while contenders lead and wait. A program says how, in `acts`, and opens the arena. */
-#ifndef TESTS_FAULTS_SQL_PLAYS_H
-#define TESTS_FAULTS_SQL_PLAYS_H
+/* What is done to a server of MySQL, PostgreSQL or Redis while contenders lead and wait: it is frozen, killed and cut off, and its
+ * packets get lost. A program says how, in `acts`. Whatever happens, the referee must have nothing to complain about: one leader
+ * at a time, tokens that grow, callbacks that alternate. */
+#ifndef TESTS_FAULTS_PLAYS_H
+#define TESTS_FAULTS_PLAYS_H
 
 #include <simba.h>
 #include <stdio.h>
@@ -14,16 +16,71 @@
 #define TTL_MS (ref_scaled_ms(500))
 #define TRANSITION_MS (ref_scaled_ms(1500))
 
-typedef struct sql_acts {
+typedef struct acts_on_server {
+    const char *program; /* without it there is nothing to test */
+    bool (*start)(void); /* `subject`, also when it has crashed */
+    int crash;           /* the signal that it crashes by */
+    const char *(*url)(int port);
     void (*freeze)(bool frozen);
-    void (*restart)(void); /* after a crash */
     void (*end_connections)(void);
+    /* Of an SQL server. */
     void (*make_read_only)(bool read_only);
     void (*lock_row)(const char *mutex); /* by a transaction that stays open */
     void (*unlock_row)(void);
-} sql_acts;
+} acts_on_server;
 
-static const sql_acts acts; /* the program defines it */
+static const acts_on_server acts; /* the program defines it */
+static server subject;
+static proxy network; /* the way to it, of the tests with one */
+
+static inline int start_subject(void **state)
+{
+    (void)state;
+    server_init(&subject);
+    return acts.start() ? 0 : -1;
+}
+
+static inline int end_subject(void **state)
+{
+    (void)state;
+    server_fini(&subject);
+    return 0;
+}
+
+static inline int setup(void **state)
+{
+    (void)state;
+    open_arena(acts.url(subject.port), arena_timing(TTL_MS, TRANSITION_MS));
+    return 0;
+}
+
+static inline int teardown(void **state)
+{
+    (void)state;
+    close_arena();
+    return 0;
+}
+
+static inline int network_setup(void **state)
+{
+    (void)state;
+    proxy_start(&network, subject.port);
+    open_arena(acts.url(network.port), arena_timing(ref_outage_ms(1000), ref_outage_ms(1000)));
+    return 0;
+}
+
+static inline int network_teardown(void **state)
+{
+    (void)state;
+    proxy_set(&network, PROXY_PASS);
+    close_arena();
+    proxy_stop(&network);
+    return 0;
+}
+
+#define RUN_PLAYS(tests)                                                                                               \
+    (server_has(acts.program) ? cmocka_run_group_tests(tests, start_subject, end_subject)                              \
+                              : (puts("1..0 # SKIP the server is not installed"), 0))
 
 static inline void pass(int64_t ms)
 {
@@ -69,7 +126,14 @@ static inline void about_restart(void **state)
 {
     (void)state;
     ref_scene("restart");
-    acts.restart();
+    const unsigned grants = arena.grants;
+    const int64_t before_ms = ref_now_ms();
+    server_signal(&subject, acts.crash);
+    assert_true(acts.start());
+    if (ref_now_ms() - before_ms < TTL_MS) { /* before the holder had reason to renew */
+        pass(TTL_MS + TRANSITION_MS);
+        assert_kept(grants);
+    }
     assert_true(someone_leads());
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
@@ -119,29 +183,21 @@ static inline void row_locked(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
-/* All of those, in the program's own arena. */
-#define SQL_PLAYS_TESTS                                                                                                \
-    cmocka_unit_test_setup_teardown(short_freeze, setup, teardown),                                                    \
-        cmocka_unit_test_setup_teardown(long_freeze, setup, teardown),                                                 \
-        cmocka_unit_test_setup_teardown(about_restart, setup, teardown),                                               \
-        cmocka_unit_test_setup_teardown(connections_ended, setup, teardown),                                           \
-        cmocka_unit_test_setup_teardown(about_read_only, setup, teardown),                                             \
-        cmocka_unit_test_setup_teardown(row_locked, setup, teardown)
-
 /* Outages in which all packets get lost, and that end when a quarter of the transition is left: nobody loses anything (L3), although
  * TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
-static inline void play_lossy_outages(proxy *network, int count)
+static inline void lossy_outages(void **state)
 {
+    (void)state;
     ref_scene("lossy outages");
     const char *wanted = getenv("SIMBA_TEST_OUTAGES");
     const unsigned grants = arena.grants;
     uint64_t seed = (uint64_t)getpid();
-    count = wanted ? atoi(wanted) : count;
+    const int count = wanted ? atoi(wanted) : 3;
     for (int i = 0; i < count; i++) {
         pass(ref_outage_ms(simba__random_range(&seed, 300, 1300)));
-        proxy_set(network, PROXY_LOSS);
+        proxy_set(&network, PROXY_LOSS);
         pass(ref_outage_ms(simba__random_range(&seed, 600, 750)));
-        proxy_set(network, PROXY_PASS);
+        proxy_set(&network, PROXY_PASS);
         if (wanted)
             fprintf(stderr, "outage %d: %u grants\n", i, grants_now());
     }
@@ -177,8 +233,9 @@ static inline unsigned leaders(simba_contender *const *all)
 
 /* Eight mutexes of one client are renewed together. One row stays locked for longer than its lease: that one is lost, and no
  * other (L3). */
-static inline void play_locked_row(const char *url)
+static inline void locked_row_among_others(void **state)
 {
+    (void)state;
     simba_client *client;
     simba_contender *all[HELD];
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
@@ -186,7 +243,7 @@ static inline void play_locked_row(const char *url)
     ref_scene("locked row");
     ref_watchdog(ARENA_WATCHDOG_S);
     options.timing = arena_timing(ref_scaled_ms(1000), ref_scaled_ms(2000));
-    assert_int_equal(simba_client_open(url, &options, &err, &client), 0);
+    assert_int_equal(simba_client_open(acts.url(subject.port), &options, &err, &client), 0);
     for (int i = 0; i < HELD; i++) {
         simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
         char mutex[16];
@@ -211,5 +268,16 @@ static inline void play_locked_row(const char *url)
     simba_client_close(client);
     ref_watchdog(0);
 }
+
+#define PLAYS_TESTS                                                                                                    \
+    cmocka_unit_test_setup_teardown(short_freeze, setup, teardown),                                                    \
+        cmocka_unit_test_setup_teardown(long_freeze, setup, teardown),                                                 \
+        cmocka_unit_test_setup_teardown(about_restart, setup, teardown),                                               \
+        cmocka_unit_test_setup_teardown(connections_ended, setup, teardown),                                           \
+        cmocka_unit_test_setup_teardown(lossy_outages, network_setup, network_teardown)
+
+#define SQL_PLAYS_TESTS                                                                                                \
+    PLAYS_TESTS, cmocka_unit_test_setup_teardown(about_read_only, setup, teardown),                                    \
+        cmocka_unit_test_setup_teardown(row_locked, setup, teardown), cmocka_unit_test(locked_row_among_others)
 
 #endif
