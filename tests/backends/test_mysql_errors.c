@@ -1,6 +1,7 @@
 /* Each thing that a server can say or do instead of answering, on a real one, and what becomes of the request: the table is
  * in src/stores/mysql/errors.c. */
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <simba.h>
 #include <sys/socket.h>
 
@@ -335,6 +336,28 @@ static void break_connections(void)
             shutdown(fd, SHUT_RDWR);
 }
 
+/* The kernel probes connections that are idle, so that no router forgets them. */
+static void about_idle(void **state)
+{
+    (void)state;
+    unsigned seen = 0;
+    open_at(&a, url_of("root", "simba?create=yes"));
+    acquire(&a, "orders", "me", 1);
+    for (int fd = 3; fd < 256; fd++) {
+        int on = 0, idle_s = 0;
+        socklen_t size = sizeof on;
+        if (!is_ours(fd))
+            continue;
+        seen++;
+        assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size), 0);
+        assert_int_equal(on, 1);
+        assert_int_equal(idle_s, 10);
+    }
+    assert_true(seen > 0);
+    testhost_close(&a);
+}
+
 /* Over TLS a connection that is gone means no signal, neither to a job nor when the client is closed. */
 static void no_signal(void **state)
 {
@@ -404,17 +427,12 @@ static int tls_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(no_table, setup),
-        cmocka_unit_test_setup(odd_tables, setup),
-        cmocka_unit_test_setup(about_login, setup),
-        cmocka_unit_test_setup(missing_rights, setup),
-        cmocka_unit_test_setup(too_many, setup),
-        cmocka_unit_test_setup(slow_to_connect, setup),
-        cmocka_unit_test_setup(locked_row, setup),
-        cmocka_unit_test_setup(locked_rows, setup),
-        cmocka_unit_test_setup(about_ways, setup),
-        cmocka_unit_test_setup(no_signal, setup),
-        cmocka_unit_test(about_urls),
+        cmocka_unit_test_setup(no_table, setup),    cmocka_unit_test_setup(odd_tables, setup),
+        cmocka_unit_test_setup(about_login, setup), cmocka_unit_test_setup(missing_rights, setup),
+        cmocka_unit_test_setup(too_many, setup),    cmocka_unit_test_setup(slow_to_connect, setup),
+        cmocka_unit_test_setup(locked_row, setup),  cmocka_unit_test_setup(locked_rows, setup),
+        cmocka_unit_test_setup(about_ways, setup),  cmocka_unit_test_setup(no_signal, setup),
+        cmocka_unit_test_setup(about_idle, setup),  cmocka_unit_test(about_urls),
     };
     return SERVER_RUN_TESTS("mariadbd", tests, tls_setup, group_teardown);
 }
