@@ -268,6 +268,34 @@ static void locked_rows(void **state)
     testhost_close(&a);
 }
 
+/* The server takes small packets only: more statements, and everything works. */
+static void small_packets(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    static testhost_request r[N];
+    static char names[N][270];
+    say("set global max_allowed_packet = 4096");
+    open_store(&a);
+    for (int i = 0; i < N; i++) {
+        memset(names[i], 0, sizeof names[i]);
+        for (int k = 0; k < 64; k++)
+            strcat(names[i], "\U0001F512");
+        snprintf(names[i] + strlen(names[i]), 4, "%02d", i);
+        r[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&a, &r[i]);
+    }
+    testhost_flush(&a);
+    await_answers(&a);
+    for (int i = 0; i < N; i++) {
+        if (r[i].request.reply.status < 0)
+            fail_msg("%s", r[i].error.text);
+        assert_mine(r[i].request.reply);
+    }
+    testhost_close(&a);
+    say("set global max_allowed_packet = 16777216");
+}
+
 /* --- ways to the server ------------------------------------------------------------------------------------ */
 
 /* How long a busy machine may take to shake hands over TLS. */
@@ -427,12 +455,19 @@ static int tls_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(no_table, setup),    cmocka_unit_test_setup(odd_tables, setup),
-        cmocka_unit_test_setup(about_login, setup), cmocka_unit_test_setup(missing_rights, setup),
-        cmocka_unit_test_setup(too_many, setup),    cmocka_unit_test_setup(slow_to_connect, setup),
-        cmocka_unit_test_setup(locked_row, setup),  cmocka_unit_test_setup(locked_rows, setup),
-        cmocka_unit_test_setup(about_ways, setup),  cmocka_unit_test_setup(no_signal, setup),
-        cmocka_unit_test_setup(about_idle, setup),  cmocka_unit_test(about_urls),
+        cmocka_unit_test_setup(no_table, setup),
+        cmocka_unit_test_setup(odd_tables, setup),
+        cmocka_unit_test_setup(about_login, setup),
+        cmocka_unit_test_setup(missing_rights, setup),
+        cmocka_unit_test_setup(too_many, setup),
+        cmocka_unit_test_setup(slow_to_connect, setup),
+        cmocka_unit_test_setup(locked_row, setup),
+        cmocka_unit_test_setup(locked_rows, setup),
+        cmocka_unit_test_setup(small_packets, setup),
+        cmocka_unit_test_setup(about_ways, setup),
+        cmocka_unit_test_setup(no_signal, setup),
+        cmocka_unit_test_setup(about_idle, setup),
+        cmocka_unit_test(about_urls),
     };
     return SERVER_RUN_TESTS("mariadbd", tests, tls_setup, group_teardown);
 }
