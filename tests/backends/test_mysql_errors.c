@@ -1,6 +1,7 @@
 /* Each thing that a server can say or do instead of answering, on a real one, and what becomes of the request: the table is
  * in src/stores/mysql/errors.c. */
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <simba.h>
 #include <sys/socket.h>
 
@@ -267,6 +268,34 @@ static void locked_rows(void **state)
     testhost_close(&a);
 }
 
+/* The server takes small packets only: more statements, and everything works. */
+static void small_packets(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    static testhost_request r[N];
+    static char names[N][270];
+    say("set global max_allowed_packet = 4096");
+    open_store(&a);
+    for (int i = 0; i < N; i++) {
+        memset(names[i], 0, sizeof names[i]);
+        for (int k = 0; k < 64; k++)
+            strcat(names[i], "\U0001F512");
+        snprintf(names[i] + strlen(names[i]), 4, "%02d", i);
+        r[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&a, &r[i]);
+    }
+    testhost_flush(&a);
+    await_answers(&a);
+    for (int i = 0; i < N; i++) {
+        if (r[i].request.reply.status < 0)
+            fail_msg("%s", r[i].error.text);
+        assert_mine(r[i].request.reply);
+    }
+    testhost_close(&a);
+    say("set global max_allowed_packet = 16777216");
+}
+
 /* --- ways to the server ------------------------------------------------------------------------------------ */
 
 /* How long a busy machine may take to shake hands over TLS. */
@@ -333,6 +362,28 @@ static void break_connections(void)
     for (int fd = 3; fd < 256; fd++)
         if (is_ours(fd))
             shutdown(fd, SHUT_RDWR);
+}
+
+/* The kernel probes connections that are idle, so that no router forgets them. */
+static void about_idle(void **state)
+{
+    (void)state;
+    unsigned seen = 0;
+    open_at(&a, url_of("root", "simba?create=yes"));
+    acquire(&a, "orders", "me", 1);
+    for (int fd = 3; fd < 256; fd++) {
+        int on = 0, idle_s = 0;
+        socklen_t size = sizeof on;
+        if (!is_ours(fd))
+            continue;
+        seen++;
+        assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size), 0);
+        assert_int_equal(on, 1);
+        assert_int_equal(idle_s, 10);
+    }
+    assert_true(seen > 0);
+    testhost_close(&a);
 }
 
 /* Over TLS a connection that is gone means no signal, neither to a job nor when the client is closed. */
@@ -412,8 +463,10 @@ int main(void)
         cmocka_unit_test_setup(slow_to_connect, setup),
         cmocka_unit_test_setup(locked_row, setup),
         cmocka_unit_test_setup(locked_rows, setup),
+        cmocka_unit_test_setup(small_packets, setup),
         cmocka_unit_test_setup(about_ways, setup),
         cmocka_unit_test_setup(no_signal, setup),
+        cmocka_unit_test_setup(about_idle, setup),
         cmocka_unit_test(about_urls),
     };
     return SERVER_RUN_TESTS("mariadbd", tests, tls_setup, group_teardown);

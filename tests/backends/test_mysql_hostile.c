@@ -221,6 +221,33 @@ static void close_beside_a_slow_server(void **state)
     }
 }
 
+static void *heal_soon(void *arg)
+{
+    usleep(150000);
+    proxy_set(arg, PROXY_PASS);
+    return NULL;
+}
+
+/* The first packet of a connect gets lost. The kernel would repeat it after a second; we try anew long before. */
+static void first_packet_lost(void **state)
+{
+    (void)state;
+    char url[128];
+    proxy way;
+    pthread_t healer;
+    proxy_start(&way, mariadb.port);
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes", way.port);
+    open_at(&a, url);
+    proxy_set(&way, PROXY_LOSS);
+    assert_int_equal(pthread_create(&healer, NULL, heal_soon, &way), 0);
+    const int64_t began_ms = now_ms();
+    assert_mine(acquire(&a, "invoices", "me", 1));
+    assert_in_range(now_ms() - began_ms, 150, 900);
+    pthread_join(healer, NULL);
+    testhost_close(&a);
+    proxy_stop(&way);
+}
+
 /* An answer of a gigabyte is not taken in. */
 static void about_flood(void **state)
 {
@@ -354,6 +381,7 @@ int main(void)
         cmocka_unit_test(key_of_our_own),
         cmocka_unit_test(no_way_without_tls),
         cmocka_unit_test(slow_greeting),
+        cmocka_unit_test(first_packet_lost),
         cmocka_unit_test(about_flood),
         cmocka_unit_test(broken_greeting),
         cmocka_unit_test(honest_answers),

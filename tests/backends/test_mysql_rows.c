@@ -165,8 +165,12 @@ static void inexact_names(void **state)
     assert_owned_by(ask(&a, SIMBA_OP_READ, "Orders", NULL, 0, 0), "");
     assert_owned_by(ask(&a, SIMBA_OP_FORCE_RELEASE, "Orders", "", 0, 0), "");
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    assert_mine(write_note(&a, "orders", "me", 1, won.owner.token, 1, "page 1"));
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
     assert_int_equal(refused(&a, SIMBA_OP_ACQUIRE, "Orders", "you").code, SIMBA_ECORRUPT);
+    assert_int_equal(read_note(&a, "Orders").length, 0);
+    assert_int_equal(ask(&a, SIMBA_OP_FORGET, "Orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
+    assert_int_equal(read_note(&a, "orders").length, 6);
     assert_string_equal(say("select mutex, owner_id, version from simba_mutex"), "orders  2"); /* nobody took it */
     testhost_close(&a);
 }

@@ -127,13 +127,60 @@ static void the_database_is_another(void **state)
     testhost_close(&f->b);
 }
 
+/* Its row cannot be written now, because another process has the lock: it is written later. */
+static void watched_while_locked(void **state)
+{
+    fixture *f = *state;
+    simba_watch watched = {.mutex = "orders"};
+    open_store(f, &f->a);
+    sqlite3 *other = open_raw(f);
+    raw(other, "BEGIN IMMEDIATE");
+    assert_int_equal(testhost_watch(&f->a, &watched), 0);
+    simba_job *job = f->a.first_job;
+    assert_false(
+        job->run(job, f->a.host.now(&f->a.host))); /* as a thread does that has no time: it needs no lock for a look */
+    f->a.now_shift_ns += 4001 * SIMBA__NS_PER_MS;
+    testhost_run_jobs(&f->a);
+    assert_silence(&f->a);
+    raw(other, "COMMIT");
+    sqlite3_close(other);
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, 0);
+    testhost_unwatch(&f->a, &watched);
+    testhost_close(&f->a);
+}
+
+/* A look that failed is taken again. */
+static void a_look_fails(void **state)
+{
+    fixture *f = *state;
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s.aside", f->path);
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_owned_by(wait_for(&f->a, "orders", "a", 1), "b");
+    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+    assert_int_equal(rename(f->path, aside), 0);
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    assert_int_equal(rmdir(f->path), 0);
+    assert_int_equal(rename(aside, f->path), 0);
+    testhost_advance(&f->a, 1001);
+    testhost_advance(&f->a, 1001);
+    assert_true(f->a.push_count >= 1);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(observers_hear_of_changes),
-        TEST(revocations_are_told),
-        TEST(the_database_is_another),
+        TEST(observers_hear_of_changes), TEST(revocations_are_told), TEST(the_database_is_another),
+        TEST(watched_while_locked),      TEST(a_look_fails),
     };
     return cmocka_run_group_tests_name("sqlite watch", tests, NULL, NULL);
 }

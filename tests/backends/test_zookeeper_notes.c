@@ -89,6 +89,27 @@ static int remove_child(zhandle_t *zh, const char *path)
     return raw_zookeeper_delete(zh, child);
 }
 
+/* The nodes of notes have the rights that the URL asks for. */
+static void about_rights(void **state)
+{
+    (void)state;
+    testhost h;
+    zhandle_t *zh = raw_zookeeper_open(zookeeper.port, NULL);
+    open_store(&h, zookeeper.port, "u:p@", "/rights?acl=creator");
+    const uint64_t token = lock(&h, "m");
+    assert_wrote(&h, "m", token, 1, "mine", SIMBA_MINE);
+    assert_int_equal(raw_zookeeper_set(zh, "/rights/simba-notes/m", "1 9 9\nforged"), ZNOAUTH);
+    assert_int_equal(raw_zookeeper_delete(zh, "/rights/simba-notes/m"), ZNOAUTH);
+    assert_note(&h, "m", "mine");
+    testhost other;
+    open_store(&other, zookeeper.port, "", "/rights");
+    const testhost_request r = ask(&other, SIMBA_OP_READ_NOTE, "m", 0, 0);
+    assert_int_equal(r.request.reply.status, SIMBA_EPERM);
+    testhost_close(&other);
+    testhost_close(&h);
+    zookeeper_close(zh);
+}
+
 /* --- who may write ------------------------------------------------------------------------------------------------ */
 
 /* A holder whose child was removed, and who has not heard of it: the transaction refuses the write. */
@@ -244,8 +265,9 @@ static void forget_and_enter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_fenced),  cmocka_unit_test(in_order),         cmocka_unit_test(about_meddled),
-        cmocka_unit_test(about_garbage), cmocka_unit_test(nobody_contended), cmocka_unit_test(forget_and_enter),
+        cmocka_unit_test(about_rights),     cmocka_unit_test(about_fenced),  cmocka_unit_test(in_order),
+        cmocka_unit_test(about_meddled),    cmocka_unit_test(about_garbage), cmocka_unit_test(nobody_contended),
+        cmocka_unit_test(forget_and_enter),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

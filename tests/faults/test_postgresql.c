@@ -1,4 +1,5 @@
-/* Contenders on a real PostgreSQL server that is maltreated, see plays.h; and its limits for statements and connections. */
+/* Contenders on a real PostgreSQL server that is maltreated, see plays.h; its limits for statements and connections, and
+ * connections whose first packet gets lost. */
 #include <libpq-fe.h>
 #include <signal.h>
 #include <stdio.h>
@@ -130,12 +131,92 @@ static void queue_lost(void **state)
     close_arena();
 }
 
+/* --- the first packet of a connection ---------------------------------------------------------------------- */
+
+/* The local port of a socket that waits for an answer to its first packet to this port; 0: there is none. */
+static unsigned connecting_from(int port)
+{
+    enum { SYN_SENT = 2 };
+    FILE *file = fopen("/proc/net/tcp", "re");
+    char line[512];
+    unsigned from = 0;
+    assert_non_null(file);
+    while (from == 0 && fgets(line, sizeof line, file)) {
+        unsigned local, remote, state;
+        if (sscanf(line, "%*d: %*x:%x %*x:%x %x", &local, &remote, &state) == 3 && remote == (unsigned)port &&
+            state == SYN_SENT)
+            from = local;
+    }
+    fclose(file);
+    return from;
+}
+
+typedef struct attempts {
+    unsigned count;
+    unsigned from; /* the latest */
+    int64_t since_ms;
+} attempts;
+
+static void look_at_attempts(int port, attempts *seen)
+{
+    const unsigned from = connecting_from(port);
+    if (from == 0 || from == seen->from)
+        return;
+    *seen = (attempts){seen->count + 1, from, ref_now_ms()};
+}
+
+static bool is_tried_anew(int port, attempts *seen)
+{
+    look_at_attempts(port, seen);
+    return seen->count > 1;
+}
+
+/* Does an attempt last longer than one of those that are cut short? */
+static bool is_tried_patiently(int port, attempts *seen)
+{
+    look_at_attempts(port, seen);
+    return ref_now_ms() - seen->since_ms > 400;
+}
+
+/* The kernel would repeat it after a second, by the same socket, and in pauses that double. So there is another attempt before
+ * that; but after a few of them one gets the time that a server far away needs. */
+static void first_packet_lost(void **state)
+{
+    (void)state;
+    char text[160];
+    simba_error err = {0};
+    attempts seen = {0};
+    ref_scene("first packet lost");
+    ref_watchdog(ARENA_WATCHDOG_S);
+    ref_arena_init(&arena);
+    proxy_start(&network, subject.port);
+    proxy_set(&network, PROXY_LOSS);
+    snprintf(text, sizeof text,
+             "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&create=yes&connect-timeout=60s", network.port);
+    assert_int_equal(simba_client_open(text, NULL, &err, &clients[0]), 0);
+    const simba_contender_options options = ref_options(&arena, 0);
+    assert_int_equal(simba_contender_new(clients[0], "orders", &options, &err, &arena.contenders[0].handle), 0);
+    assert_int_equal(ref_start(&arena.contenders[0]), 0);
+    /* Without a hurry it would be when the request is over, after ten seconds. */
+    assert_true(REF_WITHIN(ref_scaled_ms(5000), is_tried_anew(network.port, &seen)));
+    assert_true(REF_WITHIN(ref_scaled_ms(5000), is_tried_patiently(network.port, &seen)));
+    proxy_set(&network, PROXY_PASS);
+    assert_true(someone_leads());
+    ref_stop(&arena.contenders[0]);
+    ref_free(&arena.contenders[0]);
+    simba_client_close(clients[0]);
+    proxy_stop(&network);
+    ref_watchdog(0);
+    assert_int_equal(ref_complaints(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_PLAYS_TESTS,
         cmocka_unit_test_setup_teardown(about_timeouts, setup, teardown),
         cmocka_unit_test(queue_lost),
+        cmocka_unit_test(first_packet_lost),
     };
     return RUN_PLAYS(tests);
 }
