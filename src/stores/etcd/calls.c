@@ -524,7 +524,6 @@ void simba__etcd_calls_close(etcd_store *store)
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         simba__http_close(&store->calls.https[i]);
     simba__http_close(&store->session.http);
-    simba__http_close(&store->stream.http);
     simba__resolver_give_up(&store->calls.resolver);
     store->closing = true;
     if (!store->calls.resolver.at_work)

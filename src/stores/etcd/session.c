@@ -281,9 +281,10 @@ void simba__etcd_session_close(etcd_store *store)
     etcd_session *session = &store->session;
     simba_host *host = store->host;
     const bool leased = session->live.has_lease;
+    session->closing = true;
+    simba__etcd_stream_close(store);
     simba__etcd_calls_end(store);
     session->op = session->sweep = NULL;
-    session->closing = true;
     host->timer_clear(host, &session->timer);
     etcd_op *op = leased ? simba__etcd_op_new(store, sizeof *op, NULL) : NULL;
     if (!op) {
