@@ -153,6 +153,8 @@ int simba__http_send(simba__http *http, simba__http_call *call, const char *meth
 int simba__http_more(simba__http_call *call, const void *data, size_t length)
 {
     simba__http *http = call->http;
+    if (call->sent && http->link.state != SIMBA__LINK_UP)
+        return 0; /* it has failed, which is told soon: its bytes must not begin the next connection */
     simba__buffer *out = call->sent ? &http->link.out : &call->request;
     const size_t before = out->length;
     char size[24];

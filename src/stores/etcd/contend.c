@@ -227,13 +227,13 @@ static void on_answer(etcd_op *op, const etcd_answer *answer)
     etcd_store *store = op->store;
     const etcd_step step = c->queue.step;
     etcd_sight sight;
+    if (step == ETCD_ENTER && (answer->code ? answer->sent : answer->repeated))
+        simba__etcd_session_doubt(store); /* an earlier attempt may come late, and put the key again */
     if (answer->code) {
         if (step == ETCD_ENTER && answer->fault.code == ETCD_NOT_FOUND) {
             simba__etcd_session_end(store); /* there is no such lease */
             return;
         }
-        if (step == ETCD_ENTER && answer->sent)
-            simba__etcd_session_doubt(store);
         simba__etcd_queue_lose(&c->queue, answer->sent);
         fail(c, answer->code, answer->fault.text);
         return;

@@ -4,7 +4,8 @@
  * an answer proves; host->session tells holders for how long they may hold. When etcd says that the lease is dead, the session
  * has ended: all contenders go, and the next lease has another ID. Until etcd says so, nobody knows, and the client's clock counts.
  *
- * The answer to a put may be lost, and etcd may carry the put out after its contender has gone. The lease would keep such a key for
+ * The answer to a put may be lost, and etcd may carry the put out after its contender has gone: a kernel goes on sending for a closed
+ * connection for more than a minute. The lease would keep such a key for
  * ever. So for a while after a lost answer each keep-alive is followed by a look at the keys of the lease. */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #define MS SIMBA__NS_PER_MS
 
-enum { PAUSE_MS = 50, CLOSE_MS = 1000, DOUBT_MS = 10000 };
+enum { PAUSE_MS = 50, CLOSE_MS = 1000, DOUBT_MS = 120000 };
 
 static void step(etcd_store *store);
 
@@ -149,7 +150,8 @@ static void on_granted(etcd_op *op, const etcd_answer *answer)
         unanswered(store, answer->code, answer->fault.text);
         return;
     } else if (!simba__json_int(simba__json_get(answer->json, "ID"), &id) || id != session->lease ||
-               !simba__json_int(simba__json_get(answer->json, "TTL"), &ttl) || ttl < 1 || ttl > ETCD_TTL_MAX_MS / 1000) {
+               !simba__json_int(simba__json_get(answer->json, "TTL"), &ttl) || ttl < 1 ||
+               ttl > ETCD_TTL_MAX_MS / 1000) {
         unanswered(store, SIMBA_ESTORE, "the server's answer makes no sense; is it an etcd?");
         return;
     } else {
@@ -171,8 +173,8 @@ static void on_alive(etcd_op *op, const etcd_answer *answer)
         unanswered(store, answer->code, answer->fault.text);
         return;
     }
-    if (!simba__etcd_read_header(result, &revision, &term) ||
-        !simba__json_int(simba__json_get(result, "TTL"), &ttl) || ttl > ETCD_TTL_MAX_MS / 1000) {
+    if (!simba__etcd_read_header(result, &revision, &term) || !simba__json_int(simba__json_get(result, "TTL"), &ttl) ||
+        ttl > ETCD_TTL_MAX_MS / 1000) {
         unanswered(store, SIMBA_ESTORE, "the server's answer makes no sense; is it an etcd?");
         return;
     }
