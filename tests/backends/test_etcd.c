@@ -504,9 +504,14 @@ static void about_users(void **state)
     simba_client *client = open_at(etcd.port, "simba:secret@", SESSION "&prefix=locks/");
     simba_locker *locker = hold(client, "m");
     assert_int_equal(simba_locker_note_set(locker, "n", 1, NULL), 0);
+    simba_client *looker = open_at(etcd.port, "simba:secret@", SESSION "&prefix=locks/");
+    int64_t count = 0;
+    assert_int_equal(simba_client_list(looker, NULL, count_waiters, &count, NULL), 0);
     /* Its tokens are gone, and so is nothing else. */
     server_signal(&etcd, SIGKILL);
     assert_true(server_restart_etcd(&etcd));
+    assert_int_equal(simba_client_list(looker, NULL, count_waiters, &count, NULL), 0);
+    simba_client_close(looker);
     assert_int_equal(simba_locker_note_set(locker, "o", 1, NULL), 0);
     simba_locker_free(locker);
     simba_client_close(client);
