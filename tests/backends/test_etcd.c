@@ -64,7 +64,8 @@ static const char *etcdctl(const char *format, ...)
     va_start(args, format);
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
-    snprintf(command, sizeof command, "ETCDCTL_API=3 etcdctl --endpoints http://127.0.0.1:%d %s 2>&1", etcd.port, words);
+    snprintf(command, sizeof command, "ETCDCTL_API=3 etcdctl --endpoints http://127.0.0.1:%d %s 2>&1", etcd.port,
+             words);
     FILE *pipe = popen(command, "r"); // NOLINT(cert-env33-c): made of what is ours
     assert_non_null(pipe);
     size_t length = fread(out, 1, sizeof out - 1, pipe);
@@ -536,11 +537,11 @@ static void about_users(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_urls),         cmocka_unit_test(about_unreachable), cmocka_unit_test(about_keys),
-        cmocka_unit_test(about_slashes),    cmocka_unit_test(deep_queue),        cmocka_unit_test(long_list),
-        cmocka_unit_test(beside_etcdctl),   cmocka_unit_test(about_revocation),  cmocka_unit_test(about_lost_leases),
-        cmocka_unit_test(about_orphans),    cmocka_unit_test(about_compaction),  cmocka_unit_test(about_findings),
-        cmocka_unit_test(without_gateway),  cmocka_unit_test(about_users),
+        cmocka_unit_test(bad_urls),        cmocka_unit_test(about_unreachable), cmocka_unit_test(about_keys),
+        cmocka_unit_test(about_slashes),   cmocka_unit_test(deep_queue),        cmocka_unit_test(long_list),
+        cmocka_unit_test(beside_etcdctl),  cmocka_unit_test(about_revocation),  cmocka_unit_test(about_lost_leases),
+        cmocka_unit_test(about_orphans),   cmocka_unit_test(about_compaction),  cmocka_unit_test(about_findings),
+        cmocka_unit_test(without_gateway), cmocka_unit_test(about_users),
     };
     if (!server_has("etcd") || !server_has("etcdctl")) {
         puts("1..0 # SKIP etcd and etcdctl are not installed");

@@ -1,5 +1,6 @@
 /* An etcd server that does not mean well. Whatever it says, a client must not crash, nor hang beyond the time that it was given, nor hold
  * a mutex. The server is a process of its own that answers every request with the same words. */
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <simba.h>
@@ -8,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include "lib/cm.h"
@@ -137,7 +137,8 @@ static void about_bodies(void **state)
         "{" HEADER ",\"kvs\":[{\"key\":\"%%%\",\"create_revision\":\"x\"}]}",
         "{" HEADER ",\"kvs\":[],\"more\":true}",
         "{\"header\":{\"revision\":\"-9223372036854775808\",\"raft_term\":\"9223372036854775807\"}}",
-        "{\"error\":\"etcdserver: requested lease not found\",\"code\":5,\"message\":\"etcdserver: requested lease not found\"}",
+        "{\"error\":\"etcdserver: requested lease not found\",\"code\":5,\"message\":\"etcdserver: requested lease not "
+        "found\"}",
         "{\"error\":{\"grpc_code\":14,\"message\":\"etcdserver: no leader\"}}",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
@@ -148,12 +149,16 @@ static void about_statuses(void **state)
 {
     (void)state;
     static const char *const heads[] = {
-        "HTTP/1.1 401 Unauthorized\r\n",        "HTTP/1.1 404 Not Found\r\n", "HTTP/1.1 500 Oops\r\n",
-        "HTTP/1.1 503 Unavailable\r\n",         "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\n",
+        "HTTP/1.1 401 Unauthorized\r\n",
+        "HTTP/1.1 404 Not Found\r\n",
+        "HTTP/1.1 500 Oops\r\n",
+        "HTTP/1.1 503 Unavailable\r\n",
+        "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\n",
         "HTTP/1.1 412 Precondition Failed\r\n",
     };
     static const char *const bodies[] = {
-        "", "{\"error\":\"why\",\"code\":16,\"message\":\"etcdserver: invalid auth token\"}",
+        "",
+        "{\"error\":\"why\",\"code\":16,\"message\":\"etcdserver: invalid auth token\"}",
         "{\"error\":\"why\",\"code\":9,\"message\":\"etcdserver: lease already exists\"}",
         "{\"error\":\"why\",\"code\":14,\"message\":\"etcdserver: request timed out\"}",
     };
@@ -194,7 +199,7 @@ static void about_bytes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_bodies), cmocka_unit_test(about_statuses), cmocka_unit_test(about_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(about_bodies), cmocka_unit_test(about_statuses),
+                                       cmocka_unit_test(about_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

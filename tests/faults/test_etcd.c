@@ -63,7 +63,8 @@ static void short_outage(void **state)
         proxy_set(&network, modes[i]);
         usleep((unsigned)(SESSION_MS * 300)); /* the duration of the fault */
         proxy_set(&network, PROXY_PASS);
-        assert_true(REF_WITHIN(ARENA_LONG_MS, simba_contender_held_for_ms(arena.contenders[0].handle) > SESSION_MS / 2));
+        assert_true(
+            REF_WITHIN(ARENA_LONG_MS, simba_contender_held_for_ms(arena.contenders[0].handle) > SESSION_MS / 2));
         assert_kept(grants);
     }
     assert_hands_over();

@@ -22,7 +22,7 @@ static bool serves(const server *s)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
         send(fd, request, sizeof request - 1, MSG_NOSIGNAL) == (ssize_t)sizeof request - 1)
-        for (ssize_t got = 1; got > 0 && length < sizeof answer - 1; length += got > 0 ? (size_t)got : 0)
+        for (ssize_t got = 1; got > 0 && length<sizeof answer - 1; length += got> 0 ? (size_t)got : 0)
             got = recv(fd, answer + length, sizeof answer - 1 - length, 0);
     close(fd);
     answer[length] = '\0';

@@ -125,9 +125,9 @@ static void in_a_hurry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(grant, setup),        cmocka_unit_test_setup(other_ttl, setup),
+        cmocka_unit_test_setup(grant, setup),          cmocka_unit_test_setup(other_ttl, setup),
         cmocka_unit_test_setup(granted_before, setup), cmocka_unit_test_setup(alive_alone, setup),
-        cmocka_unit_test_setup(another_term, setup), cmocka_unit_test_setup(read_lost, setup),
+        cmocka_unit_test_setup(another_term, setup),   cmocka_unit_test_setup(read_lost, setup),
         cmocka_unit_test_setup(in_a_hurry, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

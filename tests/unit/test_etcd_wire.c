@@ -37,11 +37,12 @@ static void add_kv(const char *key, int64_t revision, const char *value, const c
 {
     char key64[SIMBA__BASE64_SIZE(256)];
     char value64[SIMBA__BASE64_SIZE(256)];
-    snprintf(text + strlen(text), sizeof text - strlen(text),
-             "{\"key\":\"%s\",\"create_revision\":\"%lld\",\"mod_revision\":\"%lld\",\"version\":\"1\",\"value\":\"%s\","
-             "\"lease\":\"31\"}%s",
-             simba__base64(key, strlen(key), key64), (long long)revision, (long long)revision,
-             simba__base64(value, strlen(value), value64), behind);
+    snprintf(
+        text + strlen(text), sizeof text - strlen(text),
+        "{\"key\":\"%s\",\"create_revision\":\"%lld\",\"mod_revision\":\"%lld\",\"version\":\"1\",\"value\":\"%s\","
+        "\"lease\":\"31\"}%s",
+        simba__base64(key, strlen(key), key64), (long long)revision, (long long)revision,
+        simba__base64(value, strlen(value), value64), behind);
 }
 
 /* --- names -------------------------------------------------------------------------------------------------- */
@@ -53,8 +54,8 @@ static void about_names(void **state)
     assert_string_equal(names.note, "simba-notes/p/m");
     assert_string_equal(names.own, "p/m/1f-0000000000000abc");
     assert_true(simba__etcd_contends("p/m/", names.own));
-    assert_true(simba__etcd_contends("p/m/", "p/m/694d"));        /* Go's */
-    assert_false(simba__etcd_contends("p/m/", "p/m/x/694d"));     /* of the mutex m/x */
+    assert_true(simba__etcd_contends("p/m/", "p/m/694d"));    /* Go's */
+    assert_false(simba__etcd_contends("p/m/", "p/m/x/694d")); /* of the mutex m/x */
     assert_false(simba__etcd_contends("p/m/", "p/m/"));
     assert_false(simba__etcd_contends("p/m/", "p/mm/694d"));
 }
@@ -68,10 +69,17 @@ static void about_locks(void **state)
         int64_t lease;
         bool is_lock;
     } cases[] = {
-        {"m/1f", 0x1f, true},           {"m/1f-0000000000000abc", 0x1f, true},  {"a/b/1f", 0x1f, true},
-        {"m/1e", 0x1f, false},          {"m/1f", 0, false},                     {"1f", 0x1f, false},
-        {"/1f", 0x1f, false},           {"m/1f-abc", 0x1f, false},              {"m/1f-0000000000000abX", 0x1f, false},
-        {"m/1fa", 0x1f, false},         {"registry/pods/x", 0x1f, false},
+        {"m/1f", 0x1f, true},
+        {"m/1f-0000000000000abc", 0x1f, true},
+        {"a/b/1f", 0x1f, true},
+        {"m/1e", 0x1f, false},
+        {"m/1f", 0, false},
+        {"1f", 0x1f, false},
+        {"/1f", 0x1f, false},
+        {"m/1f-abc", 0x1f, false},
+        {"m/1f-0000000000000abX", 0x1f, false},
+        {"m/1fa", 0x1f, false},
+        {"registry/pods/x", 0x1f, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         etcd_kv kv = {.lease = cases[i].lease};
@@ -233,9 +241,10 @@ static void about_faults(void **state)
         const char *answer;
         int64_t code;
     } cases[] = {
-        {"{\"error\":\"etcdserver: requested lease not found\",\"code\":5,\"message\":\"why\"}", 5},   /* 3.4 */
-        {"{\"code\":5, \"message\":\"why\", \"details\":[]}", 5},                                      /* 3.5 */
-        {"{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"why\",\"http_status\":\"x\"}}", 14}, /* a stream's */
+        {"{\"error\":\"etcdserver: requested lease not found\",\"code\":5,\"message\":\"why\"}", 5}, /* 3.4 */
+        {"{\"code\":5, \"message\":\"why\", \"details\":[]}", 5},                                    /* 3.5 */
+        {"{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"why\",\"http_status\":\"x\"}}",
+         14}, /* a stream's */
         {"{\"error\":{\"code\":14,\"message\":\"why\"}}", 14},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -252,7 +261,8 @@ static void about_faults(void **state)
 static void about_notes(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", "1 ", "2 5 6 7\nx", "1 5 6\nx", "1 5 6 7", "1 -5 6 7\n", "1 5 6 99999999999999999\n"};
+    static const char *const bad[] = {
+        "", "1 ", "2 5 6 7\nx", "1 5 6\nx", "1 5 6 7", "1 -5 6 7\n", "1 5 6 99999999999999999\n"};
     char data[ETCD_STORED_NOTE_MAX];
     etcd_note note;
     const size_t length = simba__etcd_note_write(&(etcd_note){5, 6, 7, "a\nb", 3}, data);
@@ -270,12 +280,12 @@ static void about_notes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(about_names, setup),    cmocka_unit_test_setup(about_locks, setup),
-        cmocka_unit_test_setup(about_ranges, setup),   cmocka_unit_test_setup(about_requests, setup),
-        cmocka_unit_test_setup(entered, setup),        cmocka_unit_test_setup(entered_behind_the_page, setup),
-        cmocka_unit_test_setup(looked, setup),         cmocka_unit_test_setup(looked_in_vain, setup),
-        cmocka_unit_test_setup(gone, setup),           cmocka_unit_test_setup(nonsense, setup),
-        cmocka_unit_test_setup(about_faults, setup),   cmocka_unit_test_setup(about_notes, setup),
+        cmocka_unit_test_setup(about_names, setup),  cmocka_unit_test_setup(about_locks, setup),
+        cmocka_unit_test_setup(about_ranges, setup), cmocka_unit_test_setup(about_requests, setup),
+        cmocka_unit_test_setup(entered, setup),      cmocka_unit_test_setup(entered_behind_the_page, setup),
+        cmocka_unit_test_setup(looked, setup),       cmocka_unit_test_setup(looked_in_vain, setup),
+        cmocka_unit_test_setup(gone, setup),         cmocka_unit_test_setup(nonsense, setup),
+        cmocka_unit_test_setup(about_faults, setup), cmocka_unit_test_setup(about_notes, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,8 +181,8 @@ static void seek(simba__http *http)
     if (resolver->count > 0)
         attempt(http);
     else
-        simba__link_fail(&http->link, SIMBA_EUNAVAILABLE, "etcd %s: cannot connect: %s",
-                         store_of(http)->options.where, resolver->cause);
+        simba__link_fail(&http->link, SIMBA_EUNAVAILABLE, "etcd %s: cannot connect: %s", store_of(http)->options.where,
+                         resolver->cause);
 }
 
 static void resolved(simba__resolver *resolver)
@@ -293,8 +293,9 @@ static void send_call(etcd_op *op)
         return;
     }
     op->call.silence_ns = simba__etcd_patience_ns(store);
-    if (op->body.failed || simba__http_send(http, &op->call, "POST", op->path, op == store->calls.login ? headers + 4 : headers,
-                                            op->body.data, op->body.length) < 0)
+    if (op->body.failed ||
+        simba__http_send(http, &op->call, "POST", op->path, op == store->calls.login ? headers + 4 : headers,
+                         op->body.data, op->body.length) < 0)
         park_for(op, PAUSE_MS);
 }
 
@@ -507,12 +508,10 @@ int simba__etcd_calls_init(etcd_store *store, simba__tls_context *tls)
 {
     etcd_calls *calls = &store->calls;
     simba_host *host = store->host;
-    calls->links = (simba__links){
-        .host = host, .kind = "etcd", .tls = tls, .hello = SIMBA__HTTP_HELLO, .looked_up = looked_up};
-    calls->resolver = (simba__resolver){.host = host,
-                                        .hosts = store->options.hosts,
-                                        .host_count = store->options.host_count,
-                                        .resolved = resolved};
+    calls->links =
+        (simba__links){.host = host, .kind = "etcd", .tls = tls, .hello = SIMBA__HTTP_HELLO, .looked_up = looked_up};
+    calls->resolver = (simba__resolver){
+        .host = host, .hosts = store->options.hosts, .host_count = store->options.host_count, .resolved = resolved};
     calls->again.fire = on_again;
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         if (simba__http_init(&calls->https[i], &calls->links, &simba__etcd_events, store,

@@ -141,8 +141,7 @@ static etcd_contender *contender_new(etcd_store *store, simba_request *request)
 
 static simba_owner own_of(const etcd_contender *c)
 {
-    simba_owner owner = {
-        .ttl_at_ms = INT64_MAX, .transition_at_ms = INT64_MAX, .token = c->queue.revision};
+    simba_owner owner = {.ttl_at_ms = INT64_MAX, .transition_at_ms = INT64_MAX, .token = c->queue.revision};
     strcpy(owner.id, c->id);
     return owner;
 }

@@ -255,7 +255,8 @@ struct etcd_op {
     etcd_answered *answered;
     const char *path;
     simba__buffer body;
-    void (*lost)(etcd_op *op); /* the request has failed before its call was sent, and the call was dropped; may be NULL */
+    void (*lost)(
+        etcd_op *op); /* the request has failed before its call was sent, and the call was dropped; may be NULL */
     void (*fini)(etcd_op *op); /* free its members; may be NULL */
 };
 
@@ -268,12 +269,12 @@ typedef struct etcd_calls {
     int64_t connect_ns;                /* how long the last one took to be made; 0: there was none */
     simba__http https[ETCD_CONNECTIONS];
     simba__list ops;
-    simba__list parked; /* wait for the token, or for the timer */
-    simba_timer again;  /* tries those that are parked */
-    char *token;        /* NULL: not logged in */
-    bool no_auth;       /* etcd wants no log-in */
-    etcd_op *login;     /* under way */
-    char cause[160];    /* of the latest failure */
+    simba__list parked;    /* wait for the token, or for the timer */
+    simba_timer again;     /* tries those that are parked */
+    char *token;           /* NULL: not logged in */
+    bool no_auth;          /* etcd wants no log-in */
+    etcd_op *login;        /* under way */
+    char cause[160];       /* of the latest failure */
     char server_name[128]; /* the one that answered last */
 } etcd_calls;
 
@@ -318,9 +319,9 @@ typedef struct etcd_session {
     etcd_op *sweep;
     etcd_liveness live;
     simba_timer timer;
-    int64_t lease;      /* 0: nobody has needed one yet */
-    bool leased;        /* contenders know of it */
-    bool anew;          /* a lease has ended, and there was none since */
+    int64_t lease; /* 0: nobody has needed one yet */
+    bool leased;   /* contenders know of it */
+    bool anew;     /* a lease has ended, and there was none since */
     bool closing;
     simba_local doubts; /* until then, look for keys of this lease that no contender knows */
 } etcd_session;

@@ -65,7 +65,8 @@ static bool examine_clock(etcd_op *op, int64_t date_s)
     if (date_s == 0 || llabs(offset_ms) <= OFFSET_MS)
         return true;
     snprintf(words, sizeof words, "The clocks of etcd and of this machine differ by %lld ms.", (long long)offset_ms);
-    return find(op, SIMBA_VERDICT_WARNING, "etcd-clock", words, "Leases do not depend on it, but logs will be hard to compare.");
+    return find(op, SIMBA_VERDICT_WARNING, "etcd-clock", words,
+                "Leases do not depend on it, but logs will be hard to compare.");
 }
 
 static bool examine_login(etcd_op *op)
@@ -73,8 +74,9 @@ static bool examine_login(etcd_op *op)
     const etcd_store *store = op->store;
     if (!store->options.user)
         return find(op, store->options.tls ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "login",
-                    store->options.tls ? "The URL names no user."
-                                       : "The URL names no user: everybody who reaches etcd can take and release mutexes.",
+                    store->options.tls
+                        ? "The URL names no user."
+                        : "The URL names no user: everybody who reaches etcd can take and release mutexes.",
                     store->options.tls ? NULL : "Enable auth in etcd, and name a user in the URL; see docs/etcd.md.");
     if (store->calls.no_auth)
         return find(op, SIMBA_VERDICT_WARNING, "login", "The URL names a user, and etcd has authentication turned off.",

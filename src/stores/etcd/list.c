@@ -307,7 +307,8 @@ static void on_owners(etcd_op *op, const etcd_answer *answer)
         if (!simba__json_next(kvs, &element) || !simba__etcd_read_kv(element, &kv) || !strrchr(kv.key, '/'))
             continue;
         const size_t prefix = strlen(op->store->options.prefix);
-        snprintf(mutex, sizeof mutex, "%.*s", (int)(strrchr(kv.key, '/') - kv.key - (ptrdiff_t)prefix), kv.key + prefix);
+        snprintf(mutex, sizeof mutex, "%.*s", (int)(strrchr(kv.key, '/') - kv.key - (ptrdiff_t)prefix),
+                 kv.key + prefix);
         if (!find_row(list, mutex, &row) || !row)
             continue;
         for (int i = 0; i < 2; i++)

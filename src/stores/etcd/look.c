@@ -116,10 +116,11 @@ static void warn_of_foreigner(const etcd_scan *scan)
     simba_host *host = scan->op.store->host;
     const char *name = strrchr(scan->first.key, '/');
     if (!simba__etcd_is_lock(&scan->first) || !strchr(name, '-'))
-        host->log(host, SIMBA_LOG_WARN,
-                  "etcd: the owner of %s is not one of this library; Go's package concurrency, which etcdctl uses, does not "
-                  "notice that its key was removed and goes on leading until its lease ends",
-                  scan->op.request->mutex);
+        host->log(
+            host, SIMBA_LOG_WARN,
+            "etcd: the owner of %s is not one of this library; Go's package concurrency, which etcdctl uses, does not "
+            "notice that its key was removed and goes on leading until its lease ends",
+            scan->op.request->mutex);
 }
 
 static void has_read(etcd_scan *scan)
@@ -262,8 +263,10 @@ static void observed(etcd_observer *o)
         push.kind = o->scan.found ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_FREED;
     if (push.kind == SIMBA_PUSH_FREED)
         push.owner.token = o->leader;
-    if ((!o->folder.item.list && !simba__etcd_watch_set(store, &o->folder, o->scan.names.folder, o->scan.revision + 1)) ||
-        (!o->of_note.item.list && !simba__etcd_watch_set(store, &o->of_note, o->scan.names.note, o->scan.revision + 1))) {
+    if ((!o->folder.item.list &&
+         !simba__etcd_watch_set(store, &o->folder, o->scan.names.folder, o->scan.revision + 1)) ||
+        (!o->of_note.item.list &&
+         !simba__etcd_watch_set(store, &o->of_note, o->scan.names.note, o->scan.revision + 1))) {
         observe_later(o);
         return;
     }

@@ -93,18 +93,16 @@ static void write_note(etcd_noting *n, const etcd_contender *c, uint64_t mod)
     simba__buffer *out = &n->op.body;
     char data[ETCD_STORED_NOTE_MAX];
     char text[SIMBA__BASE64_SIZE(ETCD_STORED_NOTE_MAX)];
-    const size_t length =
-        simba__etcd_note_write(&(etcd_note){.token = request->token,
-                                            .number = request->note_number,
-                                            .written_at_ms = simba__etcd_now_ms(n->op.store),
-                                            .bytes = request->note,
-                                            .size = request->note_size},
-                               data);
+    const size_t length = simba__etcd_note_write(&(etcd_note){.token = request->token,
+                                                              .number = request->note_number,
+                                                              .written_at_ms = simba__etcd_now_ms(n->op.store),
+                                                              .bytes = request->note,
+                                                              .size = request->note_size},
+                                                 data);
     out->length = 0;
     simba__json_put(out, "{'compare':[{");
     simba__etcd_put_key(out, c->names.own);
-    simba__json_put(out, ",'target':'CREATE','result':'EQUAL','create_revision':'%lld'},{",
-                    (long long)request->token);
+    simba__json_put(out, ",'target':'CREATE','result':'EQUAL','create_revision':'%lld'},{", (long long)request->token);
     simba__etcd_put_key(out, n->names.note);
     simba__json_put(out, ",'target':'MOD','result':'EQUAL','mod_revision':'%lld'}],'success':[{'request_put':{",
                     (long long)mod);

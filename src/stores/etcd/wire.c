@@ -133,9 +133,9 @@ void simba__etcd_put_look(simba__buffer *out, const etcd_names *names, uint64_t 
     if (below > 1) {
         simba__json_put(out, ",{'request_range':{");
         simba__etcd_put_folder(out, names->folder);
-        simba__json_put(
-            out, ",'limit':'%lld','sort_target':'CREATE','sort_order':'DESCEND','max_create_revision':'%lld'}}",
-            (long long)ETCD_PAGE, (long long)below - 1);
+        simba__json_put(out,
+                        ",'limit':'%lld','sort_target':'CREATE','sort_order':'DESCEND','max_create_revision':'%lld'}}",
+                        (long long)ETCD_PAGE, (long long)below - 1);
     }
     simba__json_put(out, "]}");
 }
@@ -325,8 +325,8 @@ bool simba__etcd_note_read(const char *data, size_t length, etcd_note *ret_note)
 size_t simba__etcd_note_write(const etcd_note *note, char ret_data[ETCD_STORED_NOTE_MAX])
 {
     SIMBA__ASSERT(note->size <= SIMBA_NOTE_MAX);
-    const int head = snprintf(ret_data, ETCD_STORED_NOTE_MAX, VERSION "%" PRIu64 " %" PRIu64 " %" PRId64 "\n", note->token,
-                              note->number, note->written_at_ms);
+    const int head = snprintf(ret_data, ETCD_STORED_NOTE_MAX, VERSION "%" PRIu64 " %" PRIu64 " %" PRId64 "\n",
+                              note->token, note->number, note->written_at_ms);
     SIMBA__ASSERT(head > 0 && (size_t)head + note->size <= ETCD_STORED_NOTE_MAX);
     if (note->size > 0)
         memcpy(ret_data + head, note->bytes, note->size);
