@@ -208,7 +208,7 @@ if(TARGET test_cli_redis_torture)
 endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
-foreach(_name IN ITEMS faults.limits faults.zookeeper_outage)
+foreach(_name IN ITEMS faults.limits faults.zookeeper_outage faults.etcd_outage)
     if(TEST ${_name})
         set_tests_properties(${_name} PROPERTIES RUN_SERIAL TRUE)
     endif()
