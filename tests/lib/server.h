@@ -118,6 +118,7 @@ double server_zookeeper_counter(const server *s, const char *name);
 /* One etcd server; restart it, or a member of a group, with its data; one by TLS only, for clients with a certificate by
  * FOLDER/ca.pem, such as FOLDER/cert.pem with FOLDER/key.pem; and a group of three that are a cluster, at s->hosts. */
 bool server_start_etcd(server *s);
+bool server_start_etcd_without_gateway(server *s);
 bool server_restart_etcd(server *s);
 bool server_start_etcd_tls(server *s);
 bool server_start_etcd_cluster(server *s);

@@ -48,7 +48,8 @@ static void put(server *s, size_t *n, const char *name, const char *value)
     s->argv[(*n)++] = value;
 }
 
-static bool start_member(server *s, texts *t, const char *name, const char *cluster, int peer_port, bool tls)
+static bool start_member(server *s, texts *t, const char *name, const char *cluster, int peer_port, bool tls,
+                         const char *more)
 {
     const char *scheme = tls ? "https%s://localhost:%d" : "http%s://127.0.0.1:%d";
     size_t n = 0;
@@ -75,6 +76,7 @@ static bool start_member(server *s, texts *t, const char *name, const char *clus
         put(s, &n, "--trusted-ca-file", text(t, "%s/ca.pem", s->folder, 0));
         s->argv[n++] = "--client-cert-auth";
     }
+    s->argv[n++] = more;
     s->argv[n] = NULL;
     return server_start(s);
 }
@@ -82,7 +84,14 @@ static bool start_member(server *s, texts *t, const char *name, const char *clus
 bool server_start_etcd(server *s)
 {
     static texts t;
-    return start_member(s, &t, "one", NULL, server_keep_port(s), false) && server_await(s, serves);
+    return start_member(s, &t, "one", NULL, server_keep_port(s), false, NULL) && server_await(s, serves);
+}
+
+bool server_start_etcd_without_gateway(server *s)
+{
+    static texts t;
+    const char *off = "--enable-grpc-gateway=false";
+    return start_member(s, &t, "one", NULL, server_keep_port(s), false, off) && server_await(s, serves);
 }
 
 bool server_restart_etcd(server *s)
@@ -93,7 +102,7 @@ bool server_restart_etcd(server *s)
 bool server_start_etcd_tls(server *s)
 {
     static texts t;
-    return server_make_certificates(s->folder) && start_member(s, &t, "one", NULL, server_keep_port(s), true) &&
+    return server_make_certificates(s->folder) && start_member(s, &t, "one", NULL, server_keep_port(s), true, NULL) &&
            server_await(s, serves);
 }
 
@@ -113,7 +122,7 @@ bool server_start_etcd_cluster(server *s)
              server_nth(s, 2)->port);
     /* A member takes connections only when most of them are there: so start all, then wait. */
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
-        if (!start_member(server_nth(s, i), &t[i], names[i], cluster, peers[i], false))
+        if (!start_member(server_nth(s, i), &t[i], names[i], cluster, peers[i], false, NULL))
             return false;
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
         if (!server_await(server_nth(s, i), serves))

@@ -12,6 +12,7 @@
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/saturate.h"
 #include "util/text.h"
 
 enum { PAUSE_MS = 50, LOG_INS_MOST = 2 };
@@ -132,6 +133,21 @@ static const simba__target *target(const etcd_calls *calls)
     return &calls->resolver.targets[calls->order[calls->server % calls->resolver.count]];
 }
 
+static bool can_save_lease(const etcd_store *store)
+{
+    return !simba__etcd_live_is_past(&store->session.live, store->host->now(store->host));
+}
+
+/* The first packet of a connection may be lost, and the kernel repeats it only after a second. While the lease can be saved, an attempt
+ * gets four times what the last one took. */
+static int64_t connect_timeout_ns(const etcd_store *store)
+{
+    enum { TIMES = 4, PARTS = 5 };
+    const int64_t most = simba__etcd_patience_ns(store);
+    const int64_t usual = simba__max64(store->calls.connect_ns * TIMES, most / PARTS);
+    return can_save_lease(store) && store->calls.connect_ns > 0 ? simba__min64(usual, most) : most;
+}
+
 static void attempt(simba__http *http)
 {
     etcd_store *store = store_of(http);
@@ -140,9 +156,9 @@ static void attempt(simba__http *http)
     link->at = *to->host;
     link->tls_name = to->host->host;
     snprintf(link->at.host, sizeof link->at.host, "%s", to->address);
-    link->connect_timeout_ns = simba__etcd_patience_ns(store);
-    /* While some server may not have been tried, a pause is one of 15 to 25 ms. */
-    if (store->calls.failures < store->calls.resolver.count)
+    link->connect_timeout_ns = connect_timeout_ns(store);
+    /* While the lease can be saved, or some server was not tried yet, a pause is one of 15 to 25 ms. */
+    if (can_save_lease(store) || store->calls.failures < store->calls.resolver.count)
         link->failures = 0;
     simba__link_found(link);
 }
@@ -211,6 +227,7 @@ static void on_down(simba__http *http)
 static void on_up(simba__http *http)
 {
     etcd_calls *calls = &store_of(http)->calls;
+    calls->connect_ns = http->link.host->now(http->link.host).ns - http->link.begun_at.ns;
     snprintf(calls->server_name, sizeof calls->server_name, "%s", http->link.at.where);
 }
 

@@ -265,6 +265,7 @@ typedef struct etcd_calls {
     uint8_t order[SIMBA__TARGETS_MAX]; /* of the resolver's targets, shuffled */
     size_t server;                     /* in that order: where new connections go */
     size_t failures;                   /* of connections, since a server answered */
+    int64_t connect_ns;                /* how long the last one took to be made; 0: there was none */
     simba__http https[ETCD_CONNECTIONS];
     simba__list ops;
     simba__list parked; /* wait for the token, or for the timer */

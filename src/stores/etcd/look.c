@@ -338,6 +338,7 @@ int simba__etcd_observe(etcd_store *store, simba_watch *shown)
     shown->backend_data = o;
     simba__list_append(&store->observers, &o->of_store);
     simba__etcd_names(store->options.prefix, shown->mutex, &o->scan.names);
+    simba__etcd_session_want(store); /* who observes may want to know how long sessions are, before it contends */
     observe(o);
     return 0;
 }

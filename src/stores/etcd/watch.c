@@ -89,7 +89,10 @@ static void take_cancel(etcd_store *store, etcd_watch *watch, simba__json result
     simba__json_int(simba__json_get(result, "compact_revision"), &compacted);
     simba__json_text(simba__json_get(result, "cancel_reason"), why, sizeof why);
     if (compacted > 0) { /* what has happened since `from` is forgotten */
+        simba__table_remove(&store->stream.by_id, &watch->node);
+        watch->id = ++store->stream.last_id; /* etcd takes no number twice on a stream */
         watch->from = (uint64_t)compacted;
+        simba__table_add(&store->stream.by_id, &watch->node, (uint64_t)watch->id);
         say_create(store, watch);
         watch->fired(watch, true);
         return;
@@ -105,14 +108,12 @@ static void on_line(simba__http_call *call, const char *text, size_t length)
     simba__json line;
     simba__json event = {0};
     int64_t id = 0;
-    uint64_t revision, term;
     if (!simba__json_read(text, length, &line)) {
         begin_anew(store);
         return;
     }
     const simba__json result = simba__json_get(line, "result");
-    if (!simba__etcd_read_header(result, &revision, &term) ||
-        !simba__json_int(simba__json_get(result, "watch_id"), &id)) {
+    if (!result.at || !simba__json_int(simba__json_get(result, "watch_id"), &id)) {
         begin_anew(store); /* an error: there is no leader, or the token has expired */
         etcd_fault fault;
         simba__etcd_read_fault(line, &fault);

@@ -67,7 +67,7 @@ void simba__etcd_put_key(simba__buffer *out, const char *key)
 
 static void put_range_end(simba__buffer *out, const char *folder)
 {
-    char end[ETCD_KEY_MAX + 1] = "";
+    char end[ETCD_KEY_MAX + 1];
     size_t length = strlen(folder);
     memcpy(end, folder, length);
     while (length > 0 && (unsigned char)end[length - 1] == 0xff)
@@ -75,7 +75,7 @@ static void put_range_end(simba__buffer *out, const char *folder)
     if (length > 0)
         end[length - 1] = (char)((unsigned char)end[length - 1] + 1);
     simba__json_put(out, ",");
-    put_bytes(out, "range_end", end, length > 0 ? length : 1);
+    put_bytes(out, "range_end", length > 0 ? end : "", length > 0 ? length : 1);
 }
 
 /* From the text itself to the first key that does not begin with it. An empty one stands for all keys: a zero byte is the lowest key, and
