@@ -493,6 +493,8 @@ void egate_task(sim *s, const sim_event *event)
                                : etcd_can_commit(s, task->server);
         if (!can && !alive && sim_chance(s, 20))
             task->dropped = true;
+        if (can)
+            etcd_hear_leader(s, task->server);
         if (can && !task->dropped && (!alive || keep_alive(s, task))) {
             if (!alive)
                 carry_out(s, task);
