@@ -2,7 +2,8 @@
 # with clang. The program has its own copy of the sources that it needs, compiled with the sanitizers, so that any build by
 # clang can make it; it is made when it is asked for.
 if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR SIMBA_SANITIZE OR
-   NOT (SIMBA_WITH_SQLITE AND SIMBA_WITH_REDIS AND SIMBA_WITH_MYSQL AND SIMBA_WITH_POSTGRESQL AND SIMBA_WITH_ZOOKEEPER))
+   NOT (SIMBA_WITH_SQLITE AND SIMBA_WITH_REDIS AND SIMBA_WITH_MYSQL AND SIMBA_WITH_POSTGRESQL AND SIMBA_WITH_ZOOKEEPER AND
+        SIMBA_WITH_ETCD))
     return()
 endif()
 
@@ -21,6 +22,7 @@ simba_glob(_sources
     src/stores/sqlite/db.c src/stores/sqlite/rows.c src/stores/sqlite/decide.c src/stores/sqlite/file.c
     src/stores/sqlite/share.c src/stores/sqlite/wake.c
     src/stores/zookeeper/*.c
+    src/stores/etcd/wire.c
     cli/config.c cli/options.c cli/secret.c cli/term.c tools/timeline/*.c)
 list(FILTER _sources EXCLUDE REGEX "/timeline/command\\.c$") # the command
 

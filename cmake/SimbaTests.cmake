@@ -156,7 +156,7 @@ endfunction()
 simba_glob(_programs tests/unit/*.c)
 foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
-    if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
+    if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_etcd_" AND NOT SIMBA_WITH_ETCD) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
        (_name MATCHES "^test_(http|json)" AND NOT TARGET simba_net_http) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
        (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
@@ -212,7 +212,7 @@ if(TARGET test_cli_redis_torture)
 endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
-foreach(_name IN ITEMS faults.limits faults.zookeeper_outage)
+foreach(_name IN ITEMS faults.limits faults.zookeeper_outage faults.etcd_outage)
     if(TEST ${_name})
         set_tests_properties(${_name} PROPERTIES RUN_SERIAL TRUE)
     endif()

@@ -337,7 +337,7 @@ SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *
  * Such a call needs no loop, and you may make it on the loop's thread.
  *
  * Some stores still use threads, because their client library blocks: SQLite, and MySQL while it connects. A
- * redis:// or zookeeper:// URL with a host name uses one thread to look the name up; a URL with addresses uses none. */
+ * redis://, zookeeper:// or etcd:// URL with a host name uses one thread to look the name up; a URL with addresses uses none. */
 SIMBA_API int simba_client_fd(simba_client *client);
 SIMBA_API int simba_client_dispatch(simba_client *client);
 

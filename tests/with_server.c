@@ -10,6 +10,9 @@
  *   zookeeper
  *   postgresql       has the user postgres without a password and the database "simba"; its socket is in %DIR%
  *   postgresql-tls   wants TLS and a client's certificate: %DIR%/client.pem and client.key; %DIR%/ca.pem vouches for "localhost"
+ *   etcd
+ *   etcd-tls         wants TLS and a client's certificate: %DIR%/cert.pem and key.pem; %DIR%/ca.pem vouches for "localhost"
+ *   etcd-cluster     three servers, at %HOSTS%
  *   pgbouncer, pgbouncer-session   in front of such a server, in transaction and in session mode
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
@@ -26,7 +29,8 @@
 static const server_kind *const kinds[] = {
     &server_kind_redis,          &server_kind_redis_tls, &server_kind_redis_sentinel,    &server_kind_redis_cluster,
     &server_kind_mariadb,        &server_kind_mysql8,    &server_kind_zookeeper,         &server_kind_postgresql,
-    &server_kind_postgresql_tls, &server_kind_pgbouncer, &server_kind_pgbouncer_session, &server_kind_zookeeper_tls};
+    &server_kind_postgresql_tls, &server_kind_pgbouncer, &server_kind_pgbouncer_session, &server_kind_zookeeper_tls,
+    &server_kind_etcd,           &server_kind_etcd_tls,  &server_kind_etcd_cluster};
 
 static const server_kind *kind_named(const char *name)
 {

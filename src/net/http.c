@@ -126,7 +126,10 @@ int simba__http_send(simba__http *http, simba__http_call *call, const char *meth
         put(out, headers[1]);
         put(out, "\r\n");
     }
-    if (length > 0 || strcmp(method, "GET") != 0) {
+    if (call->streams) {
+        /* A server may answer before it has read the whole body, and forget the rest; not if the connection ends with it. */
+        put(out, "Connection: close\r\nTransfer-Encoding: chunked\r\n");
+    } else if (length > 0 || strcmp(method, "GET") != 0) {
         simba__digits(digits, length, 1);
         put(out, "Content-Length: ");
         put(out, digits);
@@ -144,6 +147,31 @@ int simba__http_send(simba__http *http, simba__http_call *call, const char *meth
     http->quiet = true;
     send_next(http);
     http->quiet = false;
+    return 0;
+}
+
+int simba__http_more(simba__http_call *call, const void *data, size_t length)
+{
+    simba__http *http = call->http;
+    if (call->sent && http->link.state != SIMBA__LINK_UP)
+        return 0; /* it has failed, which is told soon: its bytes must not begin the next connection */
+    simba__buffer *out = call->sent ? &http->link.out : &call->request;
+    const size_t before = out->length;
+    char size[24];
+    snprintf(size, sizeof size, "%zx\r\n", length);
+    put(out, size);
+    simba__buffer_put(out, data, length);
+    put(out, "\r\n");
+    if (out->failed) {
+        out->failed = false; /* what was put before is whole */
+        out->length = before;
+        return SIMBA_ENOMEM;
+    }
+    if (call->sent) {
+        http->quiet = true;
+        simba__link_flush(&http->link);
+        http->quiet = false;
+    }
     return 0;
 }
 

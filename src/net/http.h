@@ -35,6 +35,9 @@ struct simba__http_call {
      * for a watch without heartbeats: then the caller has to look after its server by other calls. */
     int64_t silence_ns;
 
+    /* The body has no end: simba__http_more appends to it while the answer comes, and the connection serves nothing else. */
+    bool streams;
+
     bool sent; /* some of it may have reached the server */
     simba__list_item item;
     simba__http *http;     /* while it is under way */
@@ -76,6 +79,10 @@ int simba__http_init(simba__http *http, simba__links *all, const simba__http_eve
  * SIMBA_ENOMEM, SIMBA_EINVAL: the target or a header has what is not printable ASCII, or the target a space. */
 int simba__http_send(simba__http *http, simba__http_call *call, const char *method, const char *target,
                      const char *const *headers, const void *body, size_t length);
+
+/* Append to the body of a call that streams and is under way: one chunk, sent at once if the call was. SIMBA_ENOMEM: nothing was appended.
+ * Never calls call->done by itself. */
+int simba__http_more(simba__http_call *call, const void *data, size_t length);
 
 /* Nobody waits for this call any more. If it was sent, the connection is closed, and a new one begins if other calls wait. Does nothing
  * if the call is not under way. */

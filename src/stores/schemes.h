@@ -10,5 +10,6 @@
 #define SIMBA__SCHEMES_mysql "mysql", "mariadb"
 #define SIMBA__SCHEMES_postgresql "postgresql", "postgres"
 #define SIMBA__SCHEMES_zookeeper "zookeeper", "zookeepers"
+#define SIMBA__SCHEMES_etcd "etcd", "etcds"
 
 #endif

@@ -91,7 +91,7 @@ static process machines[MACHINES];
 
 static bool is_session(void)
 {
-    return strncmp(url, "zookeeper", 9) == 0;
+    return strncmp(url, "zookeeper", 9) == 0 || strncmp(url, "etcd", 4) == 0;
 }
 
 static bool has_clock(void)

@@ -128,6 +128,14 @@ size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t
 /* One of its numbers, by its name in "mntr"; -1: there is none of that name, or no answer. */
 double server_zookeeper_counter(const server *s, const char *name);
 
+/* One etcd server; restart it, or a member of a group, with its data; one by TLS only, for clients with a certificate by
+ * FOLDER/ca.pem, such as FOLDER/cert.pem with FOLDER/key.pem; and a group of three that are a cluster, at s->hosts. */
+bool server_start_etcd(server *s);
+bool server_start_etcd_without_gateway(server *s);
+bool server_restart_etcd(server *s);
+bool server_start_etcd_tls(server *s);
+bool server_start_etcd_cluster(server *s);
+
 /* The servers that tests/with_server can start, by name. */
 typedef struct server_kind {
     const char *name;
@@ -139,5 +147,6 @@ extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_r
 extern const server_kind server_kind_postgresql, server_kind_postgresql_tls, server_kind_pgbouncer,
     server_kind_pgbouncer_session;
 extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper, server_kind_zookeeper_tls;
+extern const server_kind server_kind_etcd, server_kind_etcd_tls, server_kind_etcd_cluster;
 
 #endif

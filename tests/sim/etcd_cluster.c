@@ -107,6 +107,14 @@ static void elect(sim *s)
     etcd_plan_expiry(s);
 }
 
+void etcd_hear_leader(sim *s, unsigned index)
+{
+    etcd_state *state = etcd_of(s);
+    state->server[index].leads = index == state->leader;
+    state->server[index].term = state->term;
+    state->server[index].leaderless_since = 0;
+}
+
 static void tick_server(sim *s, unsigned index)
 {
     etcd_state *state = etcd_of(s);
@@ -114,9 +122,7 @@ static void tick_server(sim *s, unsigned index)
     if (!etcd_runs(s, index))
         return;
     if (etcd_can_commit(s, index)) {
-        server->leads = index == state->leader;
-        server->term = state->term;
-        server->leaderless_since = 0;
+        etcd_hear_leader(s, index);
         if (server->applied < state->events)
             sim_plan_event(s, EV_SERVER, ETCD_EV_APPLY, s->now + etcd_hop(s), index, (uint32_t)state->events);
         return;
@@ -208,6 +214,8 @@ static void lose_writes(sim *s, int64_t lost_ms)
 static void fault(sim *s, const sim_item *item, int64_t until)
 {
     etcd_state *state = etcd_of(s);
+    if (item->kind == SIM_ITEM_FAIL_OVER && item->arg == 0 && sim_chance(s, 500)) /* until leases have ended on the other side */
+        until += sim_pick(s, SIM_S, 2 * s->plan->session_ns);
     const unsigned any = (unsigned)((uint64_t)item->at_ns / 1000 % state->servers);
     const unsigned chosen = item->who % 2 || state->leader == SIM_NOBODY ? any : state->leader;
     etcd_server *server = &state->server[chosen];

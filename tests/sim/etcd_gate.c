@@ -230,7 +230,7 @@ static void create_watch(sim *s, unsigned wire, egate_peer *peer, simba__json re
     begin_result(s, server, watch.id, &out);
     simba__json_put(&out, ",'created':true");
     say_result(s, wire, peer, &out);
-    if (watch.from <= state->compacted) {
+    if (watch.from < state->compacted) {
         begin_result(s, server, watch.id, &out);
         simba__json_put(&out, ",'canceled':true,'compact_revision':'%lld'", (long long)state->compacted);
         say_result(s, wire, peer, &out);
@@ -493,6 +493,8 @@ void egate_task(sim *s, const sim_event *event)
                                : etcd_can_commit(s, task->server);
         if (!can && !alive && sim_chance(s, 20))
             task->dropped = true;
+        if (can)
+            etcd_hear_leader(s, task->server);
         if (can && !task->dropped && (!alive || keep_alive(s, task))) {
             if (!alive)
                 carry_out(s, task);

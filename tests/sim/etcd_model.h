@@ -123,6 +123,8 @@ bool etcd_runs(const sim *s, unsigned server);
 bool etcd_reaches(const sim *s, unsigned a, unsigned b);
 /* It reaches a leader that most servers follow. */
 bool etcd_can_commit(const sim *s, unsigned server);
+/* It has spoken with the leader, and knows the term. */
+void etcd_hear_leader(sim *s, unsigned server);
 /* Between two servers; much longer if one lags. */
 int64_t etcd_hop(sim *s);
 /* Something was agreed on: tell the servers. A lease has another end. */

@@ -538,19 +538,29 @@ void client_open(sim *s, unsigned process)
     client_leave();
 }
 
-/* A store that says good-bye waits for an answer, for a while. The timers of the handles are not the store's. */
+/* A store that says good-bye waits for an answer, for a while: until each of its timers has fired, those too that others are set
+ * before again and again. The timers of the handles are not the store's. */
 static void let_close(sim_client *client, const simba_backend *backend)
 {
+    enum { TIMERS = 64 };
     const char *store = client->store;
-    for (size_t i = 1; !client->closed && i <= client->timers.count; i++) {
-        simba_timer *timer = client->timers.heap[i];
-        if ((const char *)timer < store || (const char *)timer >= store + backend->instance_size)
-            continue;
-        const simba_local at = timer->at;
-        simba__timers_clear(&client->timers, timer);
-        timer->fire(timer, at);
-        i = 0;
-    }
+    simba_timer *due[TIMERS];
+    size_t count;
+    do {
+        count = 0;
+        for (size_t i = 1; i <= client->timers.count && count < TIMERS; i++) {
+            const char *timer = (const char *)client->timers.heap[i];
+            if (timer >= store && timer < store + backend->instance_size)
+                due[count++] = client->timers.heap[i];
+        }
+        for (size_t i = 0; i < count && !client->closed; i++) {
+            const simba_local at = due[i]->at;
+            if (due[i]->index == 0)
+                continue;
+            simba__timers_clear(&client->timers, due[i]);
+            due[i]->fire(due[i], at);
+        }
+    } while (!client->closed && count > 0);
 }
 
 /* Nothing that it does from now on gets out; it only gives its memory back. */

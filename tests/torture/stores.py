@@ -417,4 +417,32 @@ class Zookeeper(Store):
         return f"zookeeper://{hosts}?session-timeout={self.lease_ms}ms"
 
 
-STORES = {store.name: store for store in (Redis, Sentinel, Cluster, Mariadb, Postgresql, Zookeeper, Forgetful, Careless)}
+# --- etcd -------------------------------------------------------------------------------------------
+
+
+class Etcd(Store):
+    name = "etcd"
+    nodes = 3
+    timeout_s = 60
+    lease_ms = SESSION_MS
+
+    def start(self):
+        cluster = ",".join(f"etcd{node}=http://{Net.address(node)}:2380" for node in (1, 2, 3))
+        for node in (1, 2, 3):
+            folder = self.world.make_folder(f"etcd{node}")
+            peers, clients = f"http://{Net.address(node)}:2380", f"http://{Net.address(node)}:2379"
+            server = Process(self.world, f"etcd{node}", node, [
+                "etcd", "--name", f"etcd{node}", "--data-dir", f"{folder}/data", "--log-level", "warn",
+                "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+                "--listen-client-urls", clients, "--advertise-client-urls", clients,
+                "--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500"])
+            server.start()
+            self.servers.append(server)
+
+    def url(self):
+        hosts = ",".join(Net.address(node) for node in (1, 2, 3))
+        return f"etcd://{hosts}?session-timeout={max(self.lease_ms, 1000)}ms"
+
+
+STORES = {store.name: store
+          for store in (Redis, Sentinel, Cluster, Mariadb, Postgresql, Zookeeper, Etcd, Forgetful, Careless)}

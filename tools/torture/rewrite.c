@@ -37,6 +37,8 @@ static const kind_of_store kinds[] = {
     {"postgres", "5432", NULL},
     {"zookeeper", "2181", NULL},
     {"zookeepers", "2181", NULL},
+    {"etcd", "2379", NULL},
+    {"etcds", "2379", NULL},
 };
 
 static const kind_of_store *kind_of(const simba_url *url)
@@ -86,7 +88,7 @@ static const char *objection(const simba_url *url)
     static const char *const elsewhere[] = {"host", "hostaddr", "port", "service", "servicefile", NULL};
     const char *scheme = simba_url_scheme(url);
     const char *verify = simba_url_query(url, "verify");
-    if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0) &&
+    if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0 || strcmp(scheme, "etcds") == 0) &&
         (verify == NULL || strcmp(verify, "no") != 0))
         return BY_NAME;
     if (strcmp(scheme, "mysql") == 0 || strcmp(scheme, "mariadb") == 0)

@@ -17,7 +17,7 @@ static void *open_client(const char *address)
 {
     simba_client *client = NULL;
     simba_error error;
-    leases_are_sessions = strncmp(address, "zookeeper:", 10) == 0;
+    leases_are_sessions = strncmp(address, "zookeeper:", 10) == 0 || strncmp(address, "etcd:", 5) == 0;
     check(simba_client_open(address, NULL, &error, &client), "open", &error);
     return client;
 }

@@ -34,6 +34,8 @@ ENTRIES = [
           lease_address="zookeeper://{address}?session-timeout=2s", **SIMBA),
     Entry("curator", "Curator 5.7.1 (Java)", "zookeeper", program="Curator", waits="push, in order", **JVM),
     Entry("kazoo", "kazoo 2.10.0 (Python)", "zookeeper", "python", "kazoo_lock.py", "push, in order"),
+    Entry("simba-etcd", "simba, etcd", "etcd", waits="push, in order", address="etcd://{address}",
+          lease_address="etcd://{address}?session-timeout=2s", **SIMBA),
     Entry("etcd", "etcd concurrency 3.5.21 (Go)", "etcd", "go", "etcd", "push, in order"),
     Entry("simba-sqlite", "simba, SQLite", "sqlite", waits="push, in order", address="sqlite://{address}/simba.db", **SIMBA),
     Entry("flock", "flock(2)", "files", "c", "flock", "the kernel wakes it", leases=False),
