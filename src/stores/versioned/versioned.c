@@ -8,6 +8,8 @@
 #include "util/clock.h"
 #include "util/saturate.h"
 
+enum { KEPT_MS = 60000 };
+
 /* Others compare records at whole seconds, so a renewal within the same second would look like none. */
 #define RENEWED_STEP_US INT64_C(1000000)
 
@@ -45,11 +47,11 @@ void simba__versioned_show(const versioned_mutex *m, simba__row_now now, simba_o
 
 simba_local simba__versioned_keep_until(const versioned_mutex *m)
 {
-    const int64_t lease_ns = simba__sat_mul(m->known.lease_ms, SIMBA__NS_PER_MS);
-    if (m->stale || !m->known.held)
+    const int64_t lease_ms = m->known.held ? m->known.lease_ms : 0;
+    const int64_t kept_ms = simba__sat_add(simba__sat_mul(lease_ms, 2), KEPT_MS);
+    if (!m->unsettled && (m->stale || !m->known.held))
         return (simba_local){0};
-    return (simba_local){
-        simba__sat_add(simba__sat_add(m->since.ns, lease_ns), simba__sat_add(lease_ns, 60000 * SIMBA__NS_PER_MS))};
+    return (simba_local){simba__sat_add(m->since.ns, simba__sat_mul(kept_ms, SIMBA__NS_PER_MS))};
 }
 
 /* --- what the store says ---------------------------------------------------------------------------- */

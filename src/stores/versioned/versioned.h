@@ -92,7 +92,8 @@ bool simba__versioned_is_free(const versioned_mutex *mutex, simba_local now);
 /* The owner, or nobody; and the present time on the scale of the owner's times, which is our wall clock. */
 void simba__versioned_show(const versioned_mutex *mutex, simba__row_now now, simba_owner *ret_owner,
                            int64_t *ret_now_ms);
-/* Until when it pays to remember a mutex that nobody here asks for: a later look could take it over. {0}: it does not. */
+/* Until when it pays to remember a mutex that nobody here asks for: a later look could take it over, or has to know of a write whose
+ * fate is unknown. {0}: it does not. */
 simba_local simba__versioned_keep_until(const versioned_mutex *mutex);
 
 #endif
