@@ -186,9 +186,10 @@ static void take_end(simba__http *http)
     const simba__http_answer answer = {http->parser.head, http->body.data, --http->body.length};
     if (answer.head.status < 500)
         link->failures = link->hurries = 0;
-    link->host->timer_clear(link->host, &link->timer);
     let_go(call);
-    if (answer.head.closes && link->state == SIMBA__LINK_UP) {
+    if (link->state == SIMBA__LINK_UP)
+        link->host->timer_clear(link->host, &link->timer);
+    if (link->state == SIMBA__LINK_UP && answer.head.closes) {
         simba__link_close(link);
         http->reached = false;
     }

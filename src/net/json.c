@@ -89,8 +89,10 @@ static size_t take_character(cursor *in, char out[4])
     if (left == 0 || *in->at == '"' || (unsigned char)*in->at < ' ')
         return 0;
     if (*in->at == '\\') {
-        in->at++;
-        return take_escape(in, out);
+        cursor after = {in->at + 1, in->end};
+        const size_t size = take_escape(&after, out);
+        in->at = size > 0 ? after.at : in->at; /* or what follows could be taken for the mark at the end */
+        return size;
     }
     char next[5] = ""; /* there may be no zero byte after the text */
     uint32_t code;

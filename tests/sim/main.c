@@ -29,7 +29,7 @@ static const char usage[] =
     "  --first N        the first of them (1)\n"
     "  --seed N         just this one, and tell all about it\n"
     "  --store KIND     push, poll or session, which are models, or those three (models); redis,\n"
-    "                   zookeeper, sql or postgresql: the code of the store itself; or all (all).\n"
+    "                   zookeeper, sql, postgresql or etcd: the code of the store itself; or all.\n"
     "                   redis-single, redis-sentinel and redis-cluster: those seeds of redis that have\n"
     "                   such servers\n"
     "  --jobs N         how many threads (1)\n"
