@@ -263,6 +263,8 @@ static bool serve_one(connection *c)
     if (!read_request(c, &request, &body))
         return false;
     const bool watches = fake_kube_parameter(request.query, "watch", sizeof value, value);
+    if (!c->tls && !*request.token) /* `kubectl proxy` puts in its own */
+        snprintf(request.token, sizeof request.token, FAKE_KUBERNETES_TOKEN);
     pthread_mutex_lock(&fake->lock);
     const int length = snprintf(fake->asked + fake->asked_size, sizeof fake->asked - fake->asked_size, "%s %s%s%s\n",
                                 request.method, request.path, *request.query ? "?" : "", request.query);
