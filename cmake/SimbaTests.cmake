@@ -8,7 +8,7 @@
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
-#   kubernetes.{server,tck,manifest}                    on Kubernetes' API server, see tests/kubernetes; run when they are asked for
+#   kubernetes.{server,tck,manifest,fight}                  on Kubernetes' API server, see tests/kubernetes; run when they are asked for
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   bench.{floors,peers}                                bench/check and bench/peers/check; not with sanitizers
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
@@ -298,6 +298,8 @@ if(TARGET with_server AND TARGET test_backends_kubernetes_server)
     _simba_add_test(kubernetes server COMMAND $<TARGET_FILE:with_server> kube-apiserver
         ${_launcher} $<TARGET_FILE:test_backends_kubernetes_server> %PORT% %DIR%)
     if(TARGET simba)
+        _simba_add_test(kubernetes fight COMMAND $<TARGET_FILE:with_server> kube-apiserver
+            "${PROJECT_SOURCE_DIR}/tests/kubernetes/fight" %PORT% %DIR% $<TARGET_FILE:simba>)
         _simba_add_test(kubernetes manifest COMMAND $<TARGET_FILE:with_server> kube-apiserver
             "${PROJECT_SOURCE_DIR}/tests/kubernetes/manifest" %PORT% %DIR% "${PROJECT_SOURCE_DIR}/contrib/kubernetes" $<TARGET_FILE:simba>)
     endif()
