@@ -517,8 +517,71 @@ static void watch_too_old(void **state)
     end_watch(c);
 }
 
+/* --- what only our own server does when it is told to -------------------------------------------------------------- */
+
+static void refuses(void **state)
+{
+    (void)state;
+    ASK_ALL({"POST", LEASES, NAMED("refuses"), 201, NULL});
+    fake_kubernetes_fail(&fake, FAKE_KUBE_TOO_MANY, "PATCH", 1);
+    ASK_ALL({"PATCH", LEASES "/refuses", HELD("$V", "me_n"), 429, FAILS(429, "TooManyRequests")});
+    fake_kubernetes_fail(&fake, FAKE_KUBE_BROKEN, "PATCH", 1);
+    ASK_ALL(
+        {"PATCH", LEASES "/refuses", HELD("$V", "me_n"), 500, FAILS(500, "InternalError")},
+        {"GET", LEASES "/refuses", "", 200, "{'metadata':{'resourceVersion':'$V'},'spec':{'holderIdentity':null}}"});
+    fake_kubernetes_forbid(&fake, "patch,delete");
+    ASK_ALL({"PATCH", LEASES "/refuses", HELD("$V", "me_n"), 403, FAILS(403, "Forbidden")},
+            {"POST", REVIEWS, REVIEW, 201, "{'status':{'allowed':false}}"});
+    fake_kubernetes_forbid(&fake, "");
+}
+
+/* The answer is lost, and the write is done. */
+static void loses_answers(void **state)
+{
+    (void)state;
+    char byte;
+    ASK_ALL({"POST", LEASES, NAMED("loses"), 201, NULL});
+    fake_kubernetes_fail(&fake, FAKE_KUBE_UNSURE, "PATCH", 1);
+    ASK_ALL({"PATCH", LEASES "/loses", HELD("$V", "me_n"), 504, FAILS(504, "Timeout")},
+            {"GET", LEASES "/loses", "", 200, "{'spec':{'holderIdentity':'me_n'}}"});
+    fake_kubernetes_fail(&fake, FAKE_KUBE_LOST, "DELETE", 1);
+    client *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    client_open(c);
+    client_send(c, FAKE_KUBERNETES_TOKEN, "DELETE", LEASES "/loses", "application/json", "");
+    assert_true(SSL_read(c->tls, &byte, 1) <= 0);
+    client_close(c);
+    free(c);
+    ASK_ALL({"GET", LEASES "/loses", "", 404, NULL});
+    assert_int_equal(fake_kubernetes_asked(&fake, "DELETE " LEASES "/loses"), 1);
+}
+
+/* Reads may be stale; watches may lag, and be told that they ask for too old a version. */
+static void lags(void **state)
+{
+    (void)state;
+    ASK_ALL({"POST", LEASES, NAMED("lags"), 201, NULL});
+    client *c = begin_watch("&resourceVersion=$V&timeoutSeconds=60&fieldSelector=metadata.name%3Dlags");
+    fake_kubernetes_lag(&fake, true);
+    ASK_ALL({"PATCH", LEASES "/lags", HELD("$V", "me_n"), 200, NULL});
+    fake_kubernetes_fail(&fake, FAKE_KUBE_STALE, "GET", 1);
+    ASK_ALL({"GET", LEASES "/lags", "", 200, "{'metadata':{'resourceVersion':'$O'},'spec':{'holderIdentity':null}}"},
+            {"PATCH", LEASES "/lags", "{'spec':{'leaseTransitions':7}}", 200, NULL});
+    fake_kubernetes_lag(&fake, false);
+    assert_event(c, "{'type':'MODIFIED','object':{'spec':{'holderIdentity':'me_n','leaseTransitions':1}}}");
+    assert_event(c, "{'type':'MODIFIED','object':{'metadata':{'resourceVersion':'$V'},'spec':{'leaseTransitions':7}}}");
+    end_watch(c);
+    fake_kubernetes_compact(&fake);
+    c = begin_watch("&resourceVersion=$O&timeoutSeconds=60&fieldSelector=metadata.name%3Dlags");
+    assert_event(c, "{'type':'ERROR','object':{'code':410}}");
+    assert_end(c);
+    end_watch(c);
+}
+
 int main(int argc, char **argv)
 {
+    const struct CMUnitTest ours[] = {cmocka_unit_test(refuses), cmocka_unit_test(loses_answers),
+                                      cmocka_unit_test(lags)};
     const struct CMUnitTest tests[] = {cmocka_unit_test(create),
                                        cmocka_unit_test(patch),
                                        cmocka_unit_test(put),
@@ -541,7 +604,7 @@ int main(int argc, char **argv)
     fake_kubernetes_start(&fake, home.port, home.folder);
     port = home.port;
     folder = home.folder;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(ours, NULL, NULL);
     fake_kubernetes_stop(&fake);
     server_fini(&home);
     return failed;

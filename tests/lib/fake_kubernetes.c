@@ -53,28 +53,20 @@ static ssize_t read_some(connection *c, char *bytes, size_t size)
     return c->tls ? SSL_read(c->tls, bytes, (int)size) : recv(c->fd, bytes, size, 0);
 }
 
-/* A chunk; without text the last one. */
-static bool write_chunk(connection *c, const char *text)
+/* The text is freed. */
+static bool write_text(connection *c, char *text)
 {
-    char line[24];
-    const size_t size = text ? strlen(text) : 0;
-    snprintf(line, sizeof line, "%zx\r\n", size);
-    return write_all(c, line, strlen(line)) && (!text || write_all(c, text, size)) && write_all(c, "\r\n", 2);
+    const bool sent = write_all(c, text, strlen(text));
+    free(text);
+    return sent;
 }
 
 /* --- requests ------------------------------------------------------------------------------------------------ */
 
-static void copy_header(const char *head, const char *name, size_t size, char *to)
-{
-    const char *line = strcasestr(head, name);
-    if (line)
-        snprintf(to, size, "%.*s", (int)strcspn(line + strlen(name), "\r"), line + strlen(name));
-}
-
 /* Read one request; its body is the caller's. False: the connection is over. */
 static bool read_request(connection *c, fake_kube_request *request, char **ret_body)
 {
-    char head[HEAD_MAX + 1], target[FAKE_KUBE_PATH * 3] = "", length[16] = "0", *end;
+    char head[HEAD_MAX + 1], *end;
     while (!(end = memmem(c->in, c->in_size, "\r\n\r\n", 4))) {
         const ssize_t got = c->in_size < HEAD_MAX ? read_some(c, c->in + c->in_size, HEAD_MAX - c->in_size) : 0;
         if (got <= 0)
@@ -86,15 +78,8 @@ static bool read_request(connection *c, fake_kube_request *request, char **ret_b
     head[head_size] = '\0';
     c->in_size -= head_size + 2;
     memmove(c->in, end + 4, c->in_size);
-    *request = (fake_kube_request){.size = 0};
-    if (sscanf(head, "%7[A-Z] %3071s HTTP/1.1", request->method, target) != 2) // NOLINT(cert-err34-c)
+    if (!fake_kube_parse(head, request))
         return write_all(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request", 61) && false;
-    snprintf(request->path, sizeof request->path, "%.*s", (int)strcspn(target, "?"), target);
-    snprintf(request->query, sizeof request->query, "%s", strchr(target, '?') ? strchr(target, '?') + 1 : "");
-    copy_header(head, "\r\nAuthorization: Bearer ", sizeof request->token, request->token);
-    copy_header(head, "\r\nContent-Type: ", sizeof request->type, request->type);
-    copy_header(head, "\r\nContent-Length: ", sizeof length, length);
-    request->size = strtoul(length, NULL, 10);
     if (request->size > BODY_MAX ||
         (strcasestr(head, "\r\nExpect: 100-continue") && !write_all(c, "HTTP/1.1 100 Continue\r\n\r\n", 25)))
         return false;
@@ -118,57 +103,7 @@ static bool read_request(connection *c, fake_kube_request *request, char **ret_b
     return true;
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------- */
-
-static const char *reason_of(int code)
-{
-    static const struct {
-        int code;
-        const char *reason;
-    } reasons[] = {{200, "OK"},
-                   {201, "Created"},
-                   {400, "Bad Request"},
-                   {401, "Unauthorized"},
-                   {403, "Forbidden"},
-                   {404, "Not Found"},
-                   {405, "Method Not Allowed"},
-                   {409, "Conflict"},
-                   {410, "Gone"},
-                   {415, "Unsupported Media Type"},
-                   {422, "Unprocessable Entity"},
-                   {429, "Too Many Requests"},
-                   {504, "Gateway Timeout"}};
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
-        if (reasons[i].code == code)
-            return reasons[i].reason;
-    return "Internal Server Error";
-}
-
-/* A long answer comes in chunks, as from Go's library, which sends it before it knows the length. `text` is freed. */
-static bool write_answer(connection *c, int code, char *text)
-{
-    char head[256], length[48];
-    const size_t size = strlen(text);
-    snprintf(length, sizeof length, size > 2048 ? "Transfer-Encoding: chunked" : "Content-Length: %zu", size);
-    snprintf(head, sizeof head,
-             "HTTP/1.1 %d %s\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n%s%s\r\n\r\n",
-             code, reason_of(code), code == 429 ? "Retry-After: 1\r\n" : "", length);
-    const bool sent = write_all(c, head, strlen(head)) &&
-                      (size > 2048 ? write_chunk(c, text) && write_chunk(c, NULL) : write_all(c, text, size));
-    free(text);
-    return sent;
-}
-
-/* As text of the caller's; the answer is given back. */
-static char *text_of_answer(fake_kube_answer answer)
-{
-    char *text = NULL, *dumped = answer.body ? json_dumps(answer.body, JSON_COMPACT) : NULL;
-    json_decref(answer.body);
-    if (dumped && asprintf(&text, "%s\n", dumped) < 0)
-        abort();
-    free(dumped);
-    return text ? text : strdup("ok");
-}
+/* --- watches ------------------------------------------------------------------------------------------------------ */
 
 /* Wait until there may be news, for this long at most. False: the client has gone. */
 static bool await_news(const connection *c, int64_t ms)
@@ -183,12 +118,9 @@ static bool await_news(const connection *c, int64_t ms)
 /* Tell what happens until the time is over; then the connection is free for another request. */
 static bool serve_watch(connection *c, fake_kube_watch *watch, bool gone)
 {
-    static const char head[] =
-        "HTTP/1.1 200 OK\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n";
     const int64_t begin = now_ms();
     int64_t bookmark = begin;
-    bool on = write_all(c, head, sizeof head - 1);
+    bool on = write_text(c, strdup(fake_kube_watch_head));
     if (gone)
         watch->version = 1;
     while (on) {
@@ -200,13 +132,13 @@ static bool serve_watch(connection *c, fake_kube_watch *watch, bool gone)
         const int64_t next =
             bookmark + BOOKMARK_MS < end - LAST_BOOKMARK_MS ? bookmark + BOOKMARK_MS : end - LAST_BOOKMARK_MS;
         if (!text && now >= end)
-            return on && write_chunk(c, NULL);
+            return on && write_text(c, fake_kube_chunk(NULL));
         if (!text && watch->bookmarks && now >= next && bookmark < next) {
             text = fake_kube_bookmark(watch);
             bookmark = now;
         }
-        on = on &&
-             (text ? write_chunk(c, text) : await_news(c, (watch->bookmarks && bookmark < next ? next : end) - now));
+        on = on && (text ? write_text(c, fake_kube_chunk(text))
+                         : await_news(c, (watch->bookmarks && bookmark < next ? next : end) - now));
         free(text);
     }
     return false;
@@ -287,7 +219,7 @@ static bool serve_one(connection *c)
         return false;
     }
     return answer.code == 0 ? serve_watch(c, &watch, fault == FAKE_KUBE_GONE)
-                            : write_answer(c, answer.code, text_of_answer(answer));
+                            : write_text(c, fake_kube_answer_text(answer));
 }
 
 /* A client that speaks TLS begins with a record of the type 22. */

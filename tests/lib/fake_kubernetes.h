@@ -78,7 +78,7 @@ void fake_kubernetes_cut(fake_kubernetes *fake);
 /* How many requests began with this text, such as "PATCH /apis/coordination", since the start? */
 unsigned fake_kubernetes_asked(fake_kubernetes *fake, const char *text);
 
-/* --- fake_kubernetes_objects.c: for fake_kubernetes.c; all under the lock ----------------------------------- */
+/* --- fake_kubernetes_objects.c: pure, for fake_kubernetes.c and for the simulator ----------------------------- */
 
 enum { FAKE_KUBE_PATH = 1024 };
 
@@ -118,5 +118,15 @@ char *fake_kube_bookmark(const fake_kube_watch *watch);
 fake_kube_answer fake_kube_failure(int code, const char *reason, const char *message);
 /* The value of a parameter of a query, decoded; false: there is none. */
 bool fake_kube_parameter(const char *query, const char *name, size_t size, char *ret_value);
+
+/* --- fake_kubernetes_http.c: likewise ---------------------------------------------------------------------------- */
+
+/* A request without its body, of which it says the size, from all that comes before its empty line. False: it is none. */
+bool fake_kube_parse(const char *head, fake_kube_request *ret_request);
+/* An answer with its header; a chunk, without text the last one. The caller frees them. A long answer comes in chunks, as from Go's
+ * library, which sends it before it knows the length. The answer's body is given back. */
+char *fake_kube_answer_text(fake_kube_answer answer);
+char *fake_kube_chunk(const char *text);
+extern const char fake_kube_watch_head[];
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "lib/fake_kubernetes.h"
 
@@ -271,10 +270,7 @@ static fake_kube_answer create(fake_kube_objects *o, place *at, const fake_kube_
         json_object_set_new(meta(object), "namespace", json_string(at->namespace));
         snprintf(text, sizeof text, "00000000-0000-4000-8000-%012x", ++o->made);
         json_object_set_new(meta(object), "uid", json_string(text));
-        const time_t now = time(NULL);
-        struct tm utc;
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-        json_object_set_new(meta(object), "creationTimestamp", json_string(text));
+        json_object_set_new(meta(object), "creationTimestamp", json_string("2026-01-02T03:04:05Z"));
         put(o, at->key, "ADDED", object);
         answer = (fake_kube_answer){201, json_incref(json_object_get(o->objects, at->key))};
     }
@@ -424,8 +420,7 @@ static bool concerns(const fake_kube_watch *watch, const char *key)
     return watch->exact ? strcmp(key, watch->prefix) == 0 : strncmp(key, watch->prefix, strlen(watch->prefix)) == 0;
 }
 
-static fake_kube_answer begin_watch(const fake_kube_objects *o, const place *at, const fake_kube_request *request,
-                                    fake_kube_watch *watch)
+static fake_kube_answer begin_watch(const place *at, const fake_kube_request *request, fake_kube_watch *watch)
 {
     char text[FAKE_KUBE_PATH];
     *watch = (fake_kube_watch){.timeout_ms = 1800000};
@@ -445,7 +440,6 @@ static fake_kube_answer begin_watch(const fake_kube_objects *o, const place *at,
             return fake_kube_failure(500, NULL, "resourceVersion: Invalid value: strconv.ParseUint: invalid syntax");
         watch->version = strtoull(text, NULL, 10);
     }
-    (void)o;
     return (fake_kube_answer){0, NULL};
 }
 
@@ -578,7 +572,7 @@ fake_kube_answer fake_kube_handle(fake_kube_objects *o, const fake_kube_request 
     if (*at.name && strcmp(verb, "create") != 0 && !object)
         return failed(404, "NotFound", "%s not found", &at);
     if (strcmp(verb, "watch") == 0 && !*at.name)
-        return begin_watch(o, &at, request, ret_watch);
+        return begin_watch(&at, request, ret_watch);
     if (strcmp(verb, "list") == 0)
         return list(o, &at, request);
     if (strcmp(verb, "get") == 0)
