@@ -8,6 +8,7 @@
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
+#   kubernetes.{server,tck,manifest,fight}                  on Kubernetes' API server, see tests/kubernetes; run when they are asked for
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   bench.{floors,peers}                                bench/check and bench/peers/check; not with sanitizers
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
@@ -112,6 +113,9 @@ if(SIMBA_WITH_ZOOKEEPER)
     target_link_libraries(simba_test_base INTERFACE simba_zookeeper_client "${SIMBA_ZOOKEEPER_LIBRARY}")
     target_include_directories(simba_test_base SYSTEM INTERFACE "${SIMBA_ZOOKEEPER_INCLUDE_DIR}")
 endif()
+# The tests' own API server, tests/lib/fake_kubernetes.c.
+pkg_check_modules(API_SERVER REQUIRED IMPORTED_TARGET jansson openssl)
+target_link_libraries(simba_test_base INTERFACE PkgConfig::API_SERVER)
 if(TARGET simba)
     target_compile_definitions(simba_test_base INTERFACE "SIMBA_TEST_COMMAND=\"$<TARGET_FILE:simba>\"")
 endif()
@@ -291,6 +295,18 @@ if(TARGET simba_tck)
     target_link_libraries(with_server PRIVATE simba_test_lib)
     add_dependencies(quick tck_runner with_server)
     set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+endif()
+
+# What ./test kubernetes runs on the real API server, besides the kit.
+if(TARGET with_server AND TARGET test_backends_kubernetes_server)
+    _simba_add_test(kubernetes server COMMAND $<TARGET_FILE:with_server> kube-apiserver
+        ${_launcher} $<TARGET_FILE:test_backends_kubernetes_server> %PORT% %DIR%)
+    if(TARGET simba)
+        _simba_add_test(kubernetes fight COMMAND $<TARGET_FILE:with_server> kube-apiserver
+            "${PROJECT_SOURCE_DIR}/tests/kubernetes/fight" %PORT% %DIR% $<TARGET_FILE:simba>)
+        _simba_add_test(kubernetes manifest COMMAND $<TARGET_FILE:with_server> kube-apiserver
+            "${PROJECT_SOURCE_DIR}/tests/kubernetes/manifest" %PORT% %DIR% "${PROJECT_SOURCE_DIR}/contrib/kubernetes" $<TARGET_FILE:simba>)
+    endif()
 endif()
 
 # simba_faults_store(<program> <name> <url> ON <kind> [ONCE]): tests/faults/test_<program>.c on the store of a URL, as
