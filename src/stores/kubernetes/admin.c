@@ -78,8 +78,9 @@ static int list_one(const kube_walk *walk, const kube_lease *lease)
 /* True: there are more. */
 static int take_page(kube_walk *walk, simba__json body)
 {
+    const simba__json items = simba__json_get(body, "items");
     kube_lease lease;
-    for (simba__json item = {0}; simba__json_next(simba__json_get(body, "items"), &item);) {
+    for (simba__json item = {0}; simba__json_next(items, &item);) {
         const int rc = simba__kube_parse_lease(item, &lease) ? list_one(walk, &lease) : 0;
         if (rc < 0)
             return rc;

@@ -181,7 +181,8 @@ static void list_over(kube_call *call, int status, simba__json body, const simba
         fail(stream, status, body, error);
         return;
     }
-    for (simba__json item = {0}; simba__json_next(simba__json_get(body, "items"), &item);)
+    const simba__json items = simba__json_get(body, "items");
+    for (simba__json item = {0}; simba__json_next(items, &item);)
         take_object(stream, item, false);
     stream->listed = (uint64_t)version;
     if (simba__json_text(simba__json_get(metadata, "continue"), stream->more, sizeof stream->more) && stream->more[0]) {
