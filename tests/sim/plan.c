@@ -25,7 +25,8 @@ const char *sim_item_name(sim_item_kind kind)
 
 const char *sim_store_name(sim_store_kind store)
 {
-    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql", "postgresql"};
+    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql", "postgresql",
+                                        "kubernetes"};
     return names[store];
 }
 
@@ -164,6 +165,8 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
             kind = of_servers[pick(seed, 0, server_kinds - 1)];
+        else if (plan->store == SIM_STORE_KUBERNETES && chance(seed, 40))
+            kind = of_servers[pick(seed, 0, 4)];
         else if (sim_is_sql(plan->store) && chance(seed, 40))
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
@@ -266,7 +269,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->ticks = pick(&s, 2, 8);
     /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
     const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
-                       store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
+                       store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL || store == SIM_STORE_KUBERNETES;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&

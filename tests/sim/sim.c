@@ -38,6 +38,9 @@ static const sim_model *const models[SIM_STORES] = {
 #if SIMBA_WITH_POSTGRESQL
     [SIM_STORE_POSTGRESQL] = &sim_postgresql,
 #endif
+#if SIMBA_WITH_KUBERNETES
+    [SIM_STORE_KUBERNETES] = &sim_kubernetes,
+#endif
 };
 
 bool sim_has_store(sim_store_kind store)
@@ -140,6 +143,8 @@ int64_t sim_hand_over_ns(const sim *s)
         return trips_ns + 300 * SIM_MS;
     case SIM_STORE_ZOOKEEPER:
         return trips_ns + 60 * SIM_MS; /* servers have to agree */
+    case SIM_STORE_KUBERNETES:
+        return trips_ns + 60 * SIM_MS; /* a watch cache has to learn of it */
     case SIM_STORE_SQL:
     case SIM_STORE_POSTGRESQL:   /* where it does not hear, it polls */
         return trips_ns + SIM_S; /* the longest pause between two polls, and three commits */
