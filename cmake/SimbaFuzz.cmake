@@ -15,6 +15,7 @@ endif()
 simba_glob(_sources
     src/core/*.c src/util/*.c
     src/net/buffer.c src/net/endpoint.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
+    src/net/http_parser.c src/net/json.c
     src/client/window.c
     src/stores/sql/*.c src/stores/postgresql/*.c src/stores/mysql/*.c
     src/stores/sqlite/db.c src/stores/sqlite/rows.c src/stores/sqlite/decide.c src/stores/sqlite/file.c

@@ -104,7 +104,8 @@ endfunction()
 
 # --- libsimba -------------------------------------------------------------------------------------
 simba_glob(_sources src/core/*.c src/net/*.c src/util/*.c)
-list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$") # for stores with LINK
+list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$")         # for stores with LINK
+list(FILTER _sources EXCLUDE REGEX "/src/net/(http[a-z_]*|json)\\.c$") # for stores with HTTP
 _simba_object_library(simba_base_objects ${_sources})
 simba_glob(_sources src/client/*.c src/api/*.c)
 _simba_object_library(simba_objects ${_sources})
@@ -178,14 +179,14 @@ function(_simba_store_sources variable name)
     set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# simba_backend(<name> [LINK] [USES <folder>] [MODULE <Debian package>…] [PKG <pkg-config module>…] [LIB <library> HEADER
-# <header>]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles src/stores/<name>/*.c, which define
+# simba_backend(<name> [LINK] [HTTP] [USES <folder>] [MODULE <Debian package>…] [PKG <pkg-config module>…] [LIB <library>
+# HEADER <header>]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles src/stores/<name>/*.c, which define
 # simba__backend_<name>, the folder that it shares with other stores, and with LINK the connections of src/net, which need
-# OpenSSL; links the modules of pkg-config, and the library, which is one without a pkg-config file that is of use; tells the tests with
-# SIMBA_WITH_<NAME>=1. MODULE: it is one of the shared library, see SIMBA_STORES_BUILTIN, and these packages bring the
-# libraries that it uses.
+# OpenSSL; HTTP implies LINK, and adds the HTTP and JSON of src/net. Links the modules of pkg-config, and the library, which is
+# one without a pkg-config file that is of use; tells the tests with SIMBA_WITH_<NAME>=1. MODULE: it is one of the shared
+# library, see SIMBA_STORES_BUILTIN, and these packages bring the libraries that it uses.
 function(simba_backend name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "LINK" "USES;LIB;HEADER" "MODULE;PKG")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "LINK;HTTP" "USES;LIB;HEADER" "MODULE;PKG")
     string(TOUPPER ${name} upper)
     option(SIMBA_WITH_${upper} "Build the ${name} store" ON)
     if(NOT SIMBA_WITH_${upper})
@@ -229,7 +230,14 @@ function(simba_backend name)
         endif()
         list(APPEND objects $<TARGET_OBJECTS:simba_store_${arg_USES}>)
     endif()
-    if(arg_LINK)
+    if(arg_HTTP)
+        if(NOT TARGET simba_net_http)
+            simba_glob(sources src/net/http*.c src/net/json.c)
+            _simba_object_library(simba_net_http ${sources})
+        endif()
+        list(APPEND objects $<TARGET_OBJECTS:simba_net_http>)
+    endif()
+    if(arg_LINK OR arg_HTTP)
         if(NOT TARGET simba_net_link)
             _simba_object_library(simba_net_link "${PROJECT_SOURCE_DIR}/src/net/link.c" "${PROJECT_SOURCE_DIR}/src/net/tls.c")
             target_link_libraries(simba_net_link PRIVATE simba_${name}_client) # where OpenSSL's headers are

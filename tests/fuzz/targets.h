@@ -34,6 +34,8 @@
     TARGET(zk_message)   /* messages of ZooKeeper servers */                                                           \
     TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
     TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \
+    TARGET(http_answer)  /* of any server that speaks HTTP */                                                          \
+    TARGET(json)         /* in such answers */                                                                         \
     FUZZ_SCHEDULE_TARGETS
 
 #define TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);

@@ -25,8 +25,8 @@ const char *sim_item_name(sim_item_kind kind)
 
 const char *sim_store_name(sim_store_kind store)
 {
-    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql", "postgresql",
-                                        "kubernetes"};
+    static const char *const names[] = {"push", "poll",       "session", "redis",     "zookeeper",
+                                        "sql",  "postgresql", "etcd",    "kubernetes"};
     return names[store];
 }
 
@@ -157,13 +157,13 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
     static const uint8_t of_rows[] = {SIM_ITEM_LOCK_ROW,    SIM_ITEM_LOCK_ROW, SIM_ITEM_LOCK_ROW,
                                       SIM_ITEM_UNSUBSCRIBE, SIM_ITEM_RESTART,  SIM_ITEM_FAIL_OVER,
                                       SIM_ITEM_SLOW_STORE,  SIM_ITEM_CUT,      SIM_ITEM_REPEAT};
-    const unsigned server_kinds = plan->store == SIM_STORE_ZOOKEEPER ? 4 : plan->topology == SIM_CLUSTER ? 6 : 5;
+    const unsigned server_kinds = sim_is_ensemble(plan->store) ? 4 : plan->topology == SIM_CLUSTER ? 6 : 5;
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
     const int64_t count = pick(seed, 0, is_long(plan) ? 3 : 16);
     for (int64_t n = 0; n < count; n++) {
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
-        if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
+        if ((sim_is_ensemble(plan->store) || plan->topology != SIM_SINGLE) && chance(seed, 25))
             kind = of_servers[pick(seed, 0, server_kinds - 1)];
         else if (plan->store == SIM_STORE_KUBERNETES && chance(seed, 40))
             kind = of_servers[pick(seed, 0, 4)];
@@ -245,6 +245,8 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);
     plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
     plan->session_ns = pick(&s, 2000, 10000) * SIM_MS;
+    if (store == SIM_STORE_ETCD) /* it counts in seconds */
+        plan->session_ns = plan->session_ns / SIM_S * SIM_S;
     draw_timing(plan, &s);
     if (sim_is_sql(store) && plan->timing.transition_ms < 1000)
         plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
@@ -265,11 +267,11 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
         draw_topology(plan, &s);
     draw_faults(plan, &s);
     if (store != SIM_STORE_REDIS)
-        plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
+        plan->servers = sim_is_ensemble(store) ? (chance(&s, 70) ? 3 : 5) : 1;
     plan->ticks = pick(&s, 2, 8);
     /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
     const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
-                       store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL || store == SIM_STORE_KUBERNETES;
+                       sim_is_ensemble(store) || store == SIM_STORE_SQL || store == SIM_STORE_KUBERNETES;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&

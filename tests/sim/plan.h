@@ -23,13 +23,20 @@ typedef enum sim_store_kind {
     SIM_STORE_ZOOKEEPER,  /* that of the ZooKeeper store, and the client library, against a model ensemble */
     SIM_STORE_SQL,        /* what the SQL stores share, src/stores/sql, against a model of MySQL */
     SIM_STORE_POSTGRESQL, /* the same against a model of PostgreSQL, which notifies */
-    SIM_STORE_KUBERNETES, /* the code of the Kubernetes store itself, against a model of two API servers */
+    SIM_STORE_ETCD,       /* the code of the etcd store, against a model of its servers */
+    SIM_STORE_KUBERNETES, /* that of the Kubernetes store, against a model of two API servers */
     SIM_STORES,
 } sim_store_kind;
 
 static inline bool sim_is_sql(sim_store_kind store)
 {
     return store == SIM_STORE_SQL || store == SIM_STORE_POSTGRESQL;
+}
+
+/* Its servers agree on a log, and each talks to clients. */
+static inline bool sim_is_ensemble(sim_store_kind store)
+{
+    return store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_ETCD;
 }
 
 /* How the servers of Redis belong together. */
@@ -104,13 +111,13 @@ typedef struct sim_plan {
     bool notes;        /* applications write and read them */
     bool password;     /* ZOOKEEPER: clients have one, and a server may refuse it */
     bool tell_servers; /* in the event log, as comments */
-    unsigned servers;  /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */
+    unsigned servers;  /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER, ETCD: all */
     unsigned window;   /* models: of the client; 0: the usual one */
     int64_t latency_ns;
     int64_t poll_ns;
     int64_t session_ns;
     sim_topology topology;
-    unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM; KUBERNETES: in Go */
+    unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM; ETCD, KUBERNETES: in Go */
     int64_t replicas; /* REDIS: that have to confirm */
     bool forgets;     /* REDIS: a server that restarts has kept nothing */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */

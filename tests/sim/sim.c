@@ -38,6 +38,9 @@ static const sim_model *const models[SIM_STORES] = {
 #if SIMBA_WITH_POSTGRESQL
     [SIM_STORE_POSTGRESQL] = &sim_postgresql,
 #endif
+#if SIMBA_WITH_ETCD
+    [SIM_STORE_ETCD] = &sim_etcd,
+#endif
 #if SIMBA_WITH_KUBERNETES
     [SIM_STORE_KUBERNETES] = &sim_kubernetes,
 #endif
@@ -142,6 +145,7 @@ int64_t sim_hand_over_ns(const sim *s)
     case SIM_STORE_REDIS:
         return trips_ns + 300 * SIM_MS;
     case SIM_STORE_ZOOKEEPER:
+    case SIM_STORE_ETCD:
         return trips_ns + 60 * SIM_MS; /* servers have to agree */
     case SIM_STORE_KUBERNETES:
         return trips_ns + 60 * SIM_MS; /* a watch cache has to learn of it */
