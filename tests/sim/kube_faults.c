@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "sim/kube_model.h"
-#include "stores/kubernetes/kubernetes.h"
+
+extern const simba_backend simba__backend_kubernetes;
 
 static void trouble(sim *s, int64_t until)
 {
@@ -15,7 +16,8 @@ static void restart(sim *s, unsigned api, int64_t until)
 {
     kube_state *state = kube_state_of(s);
     kube_drop(s, api);
-    state->api[api] = (kube_api){.down_until = until, .shown = state->objects.version, .oldest = state->objects.version};
+    state->api[api] =
+        (kube_api){.down_until = until, .shown = state->objects.version, .oldest = state->objects.version};
 }
 
 static void fault(sim *s, const sim_item *item, int64_t until)
@@ -46,6 +48,7 @@ static void fault(sim *s, const sim_item *item, int64_t until)
     }
 }
 
+/* Who deletes the Lease has taken its note away, too. */
 static void force_release(sim *s, unsigned mutex)
 {
     const kube_owner *owner = &kube_state_of(s)->owner[mutex];
@@ -57,7 +60,8 @@ static void force_release(sim *s, unsigned mutex)
     snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)owner->nonce);
     json_t *body = json_pack("{s:{s:{s:s}}, s:{s:s, s:i}}", "metadata", "annotations", "simba/revoked", nonce, "spec",
                              "holderIdentity", "", "leaseDurationSeconds", 1);
-    const fake_kube_answer answer = kube_write(s, sim_chance(s, 300) ? "DELETE" : "PATCH", mutex, body);
+    const fake_kube_answer answer =
+        kube_write(s, !s->plan->notes && sim_chance(s, 300) ? "DELETE" : "PATCH", mutex, body);
     json_decref(answer.body);
     json_decref(body);
 }

@@ -93,7 +93,8 @@ static void want(sim *s, unsigned i, const json_t *old)
 {
     kube_go *go = go_at(s, i);
     const bool renews = is_holder(go, go->observed);
-    json_t *wanted = old ? json_deep_copy(old) : json_pack("{s:{s:s}, s:{}}", "metadata", "name", sim_mutex_name(go->mutex), "spec");
+    json_t *wanted =
+        old ? json_deep_copy(old) : json_pack("{s:{s:s}, s:{}}", "metadata", "name", sim_mutex_name(go->mutex), "spec");
     json_t *record = record_of(wanted);
     const json_int_t grants = json_integer_value(json_object_get(record, "leaseTransitions"));
     json_object_set_new(record, "holderIdentity", json_string(go->id));

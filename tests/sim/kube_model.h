@@ -48,12 +48,12 @@ typedef struct kube_go {
     unsigned mutex;
     uint32_t version; /* of the step that is planned */
     bool alive, leaves, leads;
-    json_t *lease;        /* as it read or wrote it last, with its version; NULL: it has seen none */
-    json_t *observed;     /* the record as it was when it changed last */
-    int64_t observed_at;  /* and when it saw that */
-    json_t *wanted;       /* what it is about to write */
-    int64_t renewed_at;   /* its latest success */
-    int64_t leads_until;  /* then it has done its work */
+    json_t *lease;       /* as it read or wrote it last, with its version; NULL: it has seen none */
+    json_t *observed;    /* the record as it was when it changed last */
+    int64_t observed_at; /* and when it saw that */
+    json_t *wanted;      /* what it is about to write */
+    int64_t renewed_at;  /* its latest success */
+    int64_t leads_until; /* then it has done its work */
     int64_t lease_ns, renew_ns, retry_ns;
 } kube_go;
 

@@ -188,7 +188,8 @@ void kube_spread(sim *s)
 
 static void cache_learns(sim *s, const sim_event *event)
 {
-    kube_api *api = &kube_state_of(s)->api[event->who - KUBE_EV_CACHE];
+    const unsigned index = event->who - KUBE_EV_CACHE;
+    kube_api *api = &kube_state_of(s)->api[index];
     if (s->now < api->frozen_until) {
         sim_plan_event(s, EV_SERVER, event->who, api->frozen_until + hop(s), 0, event->arg);
         return;
@@ -197,7 +198,7 @@ static void cache_learns(sim *s, const sim_event *event)
         api->shown = event->arg;
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
         kube_peer *peer = wire_peer(s, wire);
-        if (peer->watches && peer->api == event->who - KUBE_EV_CACHE)
+        if (peer->watches && peer->api == index)
             tell(s, wire, peer);
     }
 }

@@ -171,6 +171,9 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
             kind = of_replicas[pick(seed, 0, sizeof of_replicas - 1)];
+        /* There a waiter's clock decides, and it does not skip time that has not passed: a machine that sleeps is a pause. */
+        if (plan->store == SIM_STORE_KUBERNETES && kind == SIM_ITEM_JUMP)
+            kind = SIM_ITEM_PAUSE;
         const bool of_member = kind <= SIM_ITEM_SLOW;
         const uint8_t who = (uint8_t)pick(seed, 0, (of_member ? plan->members : plan->processes) - 1);
         sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
