@@ -234,6 +234,9 @@ endif()
 if(NOT SIMBA_WITH_MYSQL)
     list(FILTER _sources EXCLUDE REGEX "/sql_[a-z_]+\\.c$")
 endif()
+if(NOT SIMBA_WITH_KUBERNETES)
+    list(FILTER _sources EXCLUDE REGEX "/kube_[a-z_]+\\.c$")
+endif()
 simba_glob(_timeline tools/timeline/*.c cli/term.c)
 list(FILTER _timeline EXCLUDE REGEX "/timeline/command\\.c$") # the command
 # Objects and not an archive: what it defines in place of a store's connections has to come before the library's own.
@@ -242,7 +245,7 @@ target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJ
 # A model of Redis runs our scripts by the Lua that Redis has.
 pkg_check_modules(LUA REQUIRED IMPORTED_TARGET lua5.1)
 target_link_libraries(simba_sim PUBLIC PkgConfig::LUA)
-target_link_libraries(simba_sim PUBLIC simba_test_base)
+target_link_libraries(simba_sim PUBLIC simba_test_lib simba_test_base)
 target_compile_definitions(simba_sim PUBLIC "SIMBA_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
 simba_glob(_programs tests/sim/test_*.c)
 foreach(_source IN LISTS _programs)

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,6 +237,10 @@ static void *serve(void *arg)
 {
     connection *c = arg;
     fake_kubernetes *fake = c->fake;
+    sigset_t pipes;
+    sigemptyset(&pipes);
+    sigaddset(&pipes, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipes, NULL); /* OpenSSL writes to connections that the client has closed */
     if (greet(c))
         while (serve_one(c)) {
         }
