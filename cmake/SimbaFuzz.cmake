@@ -21,6 +21,7 @@ simba_glob(_sources
     src/stores/sqlite/db.c src/stores/sqlite/rows.c src/stores/sqlite/decide.c src/stores/sqlite/file.c
     src/stores/sqlite/share.c src/stores/sqlite/wake.c
     src/stores/zookeeper/*.c
+    src/stores/kubernetes/lease.c
     cli/config.c cli/options.c cli/secret.c cli/term.c tools/timeline/*.c)
 list(FILTER _sources EXCLUDE REGEX "/timeline/command\\.c$") # the command
 

@@ -157,6 +157,7 @@ simba_glob(_programs tests/unit/*.c)
 foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
+       (_name MATCHES "^test_(kube_|versioned)" AND NOT SIMBA_WITH_KUBERNETES) OR
        (_name MATCHES "^test_(http|json)" AND NOT TARGET simba_net_http) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
        (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))

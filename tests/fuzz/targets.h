@@ -36,6 +36,7 @@
     TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \
     TARGET(http_answer)  /* of any server that speaks HTTP */                                                          \
     TARGET(json)         /* in such answers */                                                                         \
+    TARGET(kube_lease)   /* of Kubernetes */                                                                           \
     FUZZ_SCHEDULE_TARGETS
 
 #define TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);

@@ -37,6 +37,7 @@ static const kind_of_store kinds[] = {
     {"postgres", "5432", NULL},
     {"zookeeper", "2181", NULL},
     {"zookeepers", "2181", NULL},
+    {"kubernetes", "6443", NULL},
 };
 
 static const kind_of_store *kind_of(const simba_url *url)
@@ -87,6 +88,11 @@ static const char *objection(const simba_url *url)
     const char *scheme = simba_url_scheme(url);
     const char *verify = simba_url_query(url, "verify");
     if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0) &&
+        (verify == NULL || strcmp(verify, "no") != 0))
+        return BY_NAME;
+    if (strcmp(scheme, "kubernetes") == 0 && simba_url_authority(url)[0] == '\0')
+        return BY_FILE;
+    if (strcmp(scheme, "kubernetes") == 0 && simba_url_query(url, "tls") == NULL &&
         (verify == NULL || strcmp(verify, "no") != 0))
         return BY_NAME;
     if (strcmp(scheme, "mysql") == 0 || strcmp(scheme, "mariadb") == 0)
