@@ -184,7 +184,11 @@ static bool is_label(const char *value)
 
 static bool is_micro_time(const char *text)
 {
-    return matches(text, "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$");
+    static const char form[] = "dddd-dd-ddTdd:dd:dd.ddddddZ";
+    size_t i = 0;
+    while (form[i] && (form[i] == 'd' ? isdigit((unsigned char)text[i]) : text[i] == form[i]))
+        i++;
+    return form[i] == '\0' && text[i] == '\0';
 }
 
 /* Is every value of this object within the metadata a text? */
@@ -226,9 +230,6 @@ static fake_kube_answer validated(const place *at, const json_t *object)
     const json_t *spec = json_object_get(object, "spec"), *seconds = json_object_get(spec, "leaseDurationSeconds");
     const char *key;
     json_t *value;
-    if (!is_name(at->name))
-        return invalid(at, "metadata.name",
-                       "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'");
     if (seconds && json_integer_value(seconds) <= 0)
         return invalid(at, "spec.leaseDurationSeconds", "must be greater than 0");
     if (json_integer_value(json_object_get(spec, "leaseTransitions")) < 0)
@@ -261,7 +262,11 @@ static fake_kube_answer create(fake_kube_objects *o, place *at, const fake_kube_
         json_object_set_new(object, "metadata", json_object());
     snprintf(at->name, sizeof at->name, "%s", text_of(meta(object), "name"));
     snprintf(at->key, sizeof at->key, "%s/%s/%s", at->resource->name, at->namespace, at->name);
-    fake_kube_answer answer = validated(at, object);
+    fake_kube_answer answer =
+        is_name(at->name)
+            ? validated(at, object)
+            : invalid(at, "metadata.name",
+                      "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'");
     if (!answer.code && json_object_get(o->objects, at->key))
         answer = failed(409, "AlreadyExists", "%s already exists", at);
     if (!answer.code) {

@@ -61,7 +61,7 @@ static void force_release(sim *s, unsigned mutex)
     json_t *body = json_pack("{s:{s:{s:s}}, s:{s:s, s:i}}", "metadata", "annotations", "simba/revoked", nonce, "spec",
                              "holderIdentity", "", "leaseDurationSeconds", 1);
     const fake_kube_answer answer =
-        kube_write(s, !s->plan->notes && sim_chance(s, 300) ? "DELETE" : "PATCH", mutex, body);
+        kube_write(s, !s->plan->notes && sim_chance(s, 700) ? "DELETE" : "PATCH", mutex, body);
     json_decref(answer.body);
     json_decref(body);
 }

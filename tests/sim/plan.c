@@ -242,7 +242,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->seed = seed;
     plan->store = store;
     plan->broken = broken;
-    plan->notes = true;
+    plan->notes = store != SIM_STORE_KUBERNETES || chance(&s, 75); /* otherwise Leases may be deleted */
     plan->queue = store == SIM_STORE_REDIS || (store == SIM_STORE_PUSH && chance(&s, 60));
     plan->watch_free = store == SIM_STORE_PUSH && !plan->queue;
     plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);

@@ -325,6 +325,8 @@ static void call_over(kube_call *call, int status, simba__json body, const simba
         advance(mutex, NULL);
     } else {
         mutex->news |= simba__versioned_saw(&mutex->state, &lease.record, true, now);
+        if (mutex->stream)
+            simba__kube_answered(mutex->stream, lease.record.version);
         advance(mutex, &lease);
     }
     tell(mutex);

@@ -138,6 +138,7 @@ struct kube_stream {
     simba_timer pause;
     bool used;
     bool live;                 /* it shows everything */
+    bool doubted;              /* an answer has told more */
     char name[KUBE_NAME_SIZE]; /* of the Lease; "": all of the namespace */
     uint64_t version;          /* everything up to it has been seen; 0: list first */
     uint64_t listed;           /* the version of a list that goes on */
@@ -150,6 +151,8 @@ struct kube_stream {
 int simba__kube_watches_init(kube_store *store);
 int simba__kube_watch(kube_store *store, simba_watch *watch);
 void simba__kube_unwatch(kube_store *store, simba_watch *watch);
+/* The answer to a request shows this version: so must the stream, soon. */
+void simba__kube_answered(kube_stream *stream, uint64_t version);
 void simba__kube_watches_close(kube_store *store);
 void simba__kube_watches_fini(kube_store *store);
 

@@ -18,6 +18,7 @@ enum {
     SINGLE = KUBE_STREAMS - 1, /* streams of one mutex; the last is of the namespace */
     SERVER_S = 290,            /* how long the server is to keep a watch */
     SILENCE_MS = 150000,       /* bookmarks come each minute */
+    BEHIND_MS = 5000,          /* an answer has told more than the stream, which has so long to catch up */
     FIRST_MS = 100,            /* pauses after failures, */
     LONGEST_MS = 10000,        /* to this */
 };
@@ -58,7 +59,7 @@ static void set_live(kube_mutex *mutex, kube_stream *stream)
 
 static void stop_showing(kube_stream *stream)
 {
-    stream->live = false;
+    stream->live = stream->doubted = false;
     stream->version = 0;
     stream->more[0] = '\0';
     for_each(stream, set_dead);
@@ -120,6 +121,9 @@ static void watch_line(simba__http_call *call, const char *text, size_t length)
     const simba__json object = simba__json_get(event, "object");
     simba__json_text(simba__json_get(event, "type"), type, sizeof type);
     stream->failures = 0;
+    if (stream->doubted)
+        stream->store->host->timer_clear(stream->store->host, &stream->pause);
+    stream->doubted = false;
     if (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0 || strcmp(type, "DELETED") == 0) {
         take_object(stream, object, type[0] == 'D');
     } else if (strcmp(type, "BOOKMARK") == 0) {
@@ -209,10 +213,21 @@ static void list(kube_stream *stream)
         pause_it(stream);
 }
 
+/* A router may have forgotten the connection: a quiet one would not show that for long. */
+void simba__kube_answered(kube_stream *stream, uint64_t version)
+{
+    simba_host *host = stream->store->host;
+    if (!stream->live || stream->doubted || version <= stream->version)
+        return;
+    stream->doubted = true;
+    host->timer_set(host, &stream->pause, simba__local_add(host->now(host), BEHIND_MS * SIMBA__NS_PER_MS));
+}
+
 static void pause_over(simba_timer *timer, simba_local now)
 {
     kube_stream *stream = SIMBA__OF_ITEM(timer, kube_stream, pause);
     (void)now;
+    stop_showing(stream);
     simba__http_close(&stream->http); /* a link that failed would wait for its own next attempt */
     list(stream);
 }
@@ -223,7 +238,7 @@ static void end(kube_stream *stream)
 {
     if (!stream->used)
         return;
-    stream->used = stream->live = false;
+    stream->used = stream->live = stream->doubted = false;
     stream->store->host->timer_clear(stream->store->host, &stream->pause);
     simba__http_close(&stream->http);
 }
