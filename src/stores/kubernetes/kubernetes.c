@@ -204,6 +204,12 @@ static int ask(kube_mutex *mutex, versioned_ask what)
     kube_store *store = mutex->store;
     const simba_request *request = mutex->first;
     const versioned_mutex *state = &mutex->state;
+    if (what == VERSIONED_WRITE && request->op == SIMBA_OP_FORCE_RELEASE && state->known.token == 0)
+        store->host->log(
+            store->host, SIMBA_LOG_WARN,
+            "kubernetes: the owner of %s is not one of this library; a Go program takes the Lease back, or goes on "
+            "leading until its RenewDeadline: stop that process",
+            mutex->mutex);
     char path[KUBE_TARGET_SIZE];
     simba__buffer body = {0};
     if (what == VERSIONED_CREATE)
