@@ -14,12 +14,15 @@
 static fake_kubernetes fake;
 static char folder[] = "/tmp/simba-kubernetes-XXXXXX";
 
-enum { LEASE_MS = 600 };
+enum { LEASE_MS = 600, LONG_LEASE_MS = 3000 };
+
+static int64_t op_timeout_ms;
 
 static int setup(void **state)
 {
     (void)state;
     memset(&fake, 0, sizeof fake);
+    op_timeout_ms = 8000;
     fake_kubernetes_start(&fake, 0, NULL);
     return 0;
 }
@@ -39,7 +42,7 @@ static simba_client *open_at(const char *host, const char *query)
     simba_error err = {0};
     simba_client *client = NULL;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.op_timeout_ms = ref_scaled_ms(1500);
+    options.op_timeout_ms = ref_scaled_ms(op_timeout_ms);
     snprintf(url, sizeof url, "kubernetes://%s%s", host, query);
     if (simba_client_open(url, &options, &err, &client) < 0)
         fail_msg("%s", err.text);
@@ -174,17 +177,17 @@ static void requests(void **state)
 {
     (void)state;
     simba_client *clients[2] = {open_it(), open_it()};
-    simba_locker *holder = make_locker(clients[0], "m", LEASE_MS);
+    simba_locker *holder = make_locker(clients[0], "m", LONG_LEASE_MS);
     simba_contender *waiter = NULL;
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    options.timing.ttl_ms = ref_scaled_ms(400);
-    options.timing.transition_ms = ref_scaled_ms(200);
+    options.timing.ttl_ms = ref_scaled_ms(2000);
+    options.timing.transition_ms = ref_scaled_ms(1000);
     acquire(holder, 0);
     assert_int_equal(simba_contender_new(clients[1], "m", &options, NULL, &waiter), 0);
     assert_int_equal(simba_contender_start(waiter), 0);
     assert_true(REF_WITHIN(ref_scaled_ms(5000), asked("GET") >= 4)); /* of holder and waiter, a list, a watch */
     const unsigned patches = asked("PATCH");
-    assert_true(REF_WITHIN(ref_scaled_ms(9000), asked("PATCH") >= patches + 6));
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), asked("PATCH") >= patches + 2));
     assert_int_equal(asked("GET"), 4 + (asked("GET") > 4)); /* the first question, and after CHANGED perhaps another */
     assert_int_equal(asked("POST"), 1);
     assert_int_equal(simba_locker_release(holder, NULL), 0);
@@ -286,6 +289,7 @@ static void faults(void **state)
     static const fake_kube_fault all[] = {FAKE_KUBE_BROKEN, FAKE_KUBE_UNSURE, FAKE_KUBE_LOST, FAKE_KUBE_SILENT,
                                           FAKE_KUBE_STALE};
     static const char *const methods[] = {"GET", "POST", "PATCH"};
+    op_timeout_ms = 1500; /* of a request that is never answered */
     simba_client *client = open_it();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t k = 0; k < 3; k++) {
@@ -312,13 +316,14 @@ static void too_many(void **state)
 {
     (void)state;
     simba_client *client = open_it();
-    simba_locker *holder = make_locker(client, "held", LEASE_MS);
+    simba_locker *holder = make_locker(client, "held", LONG_LEASE_MS);
     simba_locker *other = make_locker(client, "other", LEASE_MS);
     simba_error err = {0};
     acquire(holder, 0);
     fake_kubernetes_fail(&fake, FAKE_KUBE_TOO_MANY, "GET", 1);
     assert_int_equal(simba_locker_acquire(other, 0, &err), SIMBA_EUNAVAILABLE);
-    assert_non_null(strstr(err.text, "429"));
+    if (!strstr(err.text, "429"))
+        fail_msg("%s", err.text);
     const unsigned patches = asked("PATCH");
     assert_int_equal(simba_locker_acquire(other, 0, &err), SIMBA_EUNAVAILABLE);
     assert_non_null(strstr(err.text, "asked to wait"));

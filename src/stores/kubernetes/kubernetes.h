@@ -19,7 +19,7 @@ enum {
     KUBE_TARGET_SIZE = 1024,   /* of a request */
     KUBE_CONNECTIONS = 8,      /* for requests; each answers one after the other */
     KUBE_STREAMS = 3,          /* two of one mutex each, and one of the namespace */
-    KUBE_OBJECT_MOST = 65536,  /* bytes of a Lease or a Status */
+    KUBE_OBJECT_MOST = 1 << 20, /* bytes of a Lease with what others write there, or of a Status */
     KUBE_LIST_MOST = 16 << 20, /* of a page of Leases */
     KUBE_PAGE = 200,           /* Leases */
 };
