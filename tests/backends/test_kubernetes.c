@@ -417,6 +417,56 @@ static void watches(void **state)
     simba_client_close(clients[0]);
 }
 
+/* --- labels --------------------------------------------------------------------------------------------- */
+
+static bool has_label(const char *value)
+{
+    pthread_mutex_lock(&fake.lock);
+    const json_t *pod = json_object_get(fake.objects.objects, "pods/default/me");
+    const char *found =
+        json_string_value(json_object_get(json_object_get(json_object_get(pod, "metadata"), "labels"), "x/leads"));
+    pthread_mutex_unlock(&fake.lock);
+    return value ? found && strcmp(found, value) == 0 : !found;
+}
+
+/* Our own pod has the label while we lead, and not when the client is closed; also if a PATCH fails, or an earlier process died. */
+static void labels(void **state)
+{
+    (void)state;
+    char host[64];
+    fake_kube_request pod = {
+        .method = "POST",
+        .path = "/api/v1/namespaces/default/pods",
+        .token = FAKE_KUBERNETES_TOKEN,
+        .type = "application/json",
+        .body = "{\"metadata\":{\"name\":\"me\",\"labels\":{\"x/leads\":\"old\"}},\"spec\":{\"containers\":[{"
+                "\"name\":\"c\",\"image\":\"i\"}]}}"};
+    fake_kube_watch watch;
+    pod.size = strlen(pod.body);
+    pthread_mutex_lock(&fake.lock);
+    const fake_kube_answer made = fake_kube_handle(&fake.objects, &pod, false, &watch);
+    pthread_mutex_unlock(&fake.lock);
+    json_decref(made.body);
+    assert_int_equal(made.code, 201);
+    setenv("POD_NAME", "me", 1);
+    snprintf(host, sizeof host, "127.0.0.1:%d", fake.port);
+    simba_client *client = open_at(host, "/default?tls=no&label=x/leads%3Dyes");
+    assert_true(REF_WITHIN(ref_scaled_ms(5000), has_label(NULL)));
+    simba_locker *locker = make_locker(client, "m", LEASE_MS);
+    for (int i = 0; i < 2; i++) {
+        acquire(locker, 0);
+        assert_true(REF_WITHIN(ref_scaled_ms(5000), has_label("yes")));
+        fake_kubernetes_fail(&fake, FAKE_KUBE_BROKEN, "PATCH", (unsigned)i);
+        simba_locker_release(locker, NULL);
+        assert_true(REF_WITHIN(ref_scaled_ms(9000), has_label(NULL)));
+    }
+    acquire(locker, 0);
+    simba_locker_free(locker);
+    simba_client_close(client);
+    assert_true(has_label(NULL));
+    unsetenv("POD_NAME");
+}
+
 /* --- URLs ----------------------------------------------------------------------------------------------- */
 
 static void configs(void **state)
@@ -488,6 +538,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(too_many, setup, teardown),
         cmocka_unit_test_setup_teardown(another_token, setup, teardown),
         cmocka_unit_test_setup_teardown(watches, setup, teardown),
+        cmocka_unit_test_setup_teardown(labels, setup, teardown),
         cmocka_unit_test_setup_teardown(configs, setup, teardown),
         cmocka_unit_test_setup_teardown(examined, setup, teardown),
     };

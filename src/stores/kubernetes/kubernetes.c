@@ -72,7 +72,7 @@ static void rest(kube_mutex *mutex)
 {
     kube_store *store = mutex->store;
     const simba_local now = store->host->now(store->host);
-    if (mutex->first || mutex->watch)
+    if (mutex->first || mutex->watch || mutex->leads)
         return;
     if (simba__versioned_keep_until(&mutex->state).ns <= now.ns)
         drop(mutex);
@@ -137,6 +137,16 @@ static void fail(kube_mutex *mutex, int code, const char *text)
     mutex->store->host->fail(mutex->store->host, request, code, "%s", text);
 }
 
+/* Does this client lead by the grant of this nonce? Our pod's label follows. */
+static void set_leads(kube_mutex *mutex, uint64_t nonce, bool leads)
+{
+    if (leads == (mutex->leads == nonce))
+        return;
+    if (mutex->leads == 0 || !leads)
+        simba__kube_label(mutex->store, leads);
+    mutex->leads = leads ? nonce : 0;
+}
+
 /* `lease`: the answer that has just been read. */
 static void complete(kube_mutex *mutex, const kube_lease *lease)
 {
@@ -149,6 +159,9 @@ static void complete(kube_mutex *mutex, const kube_lease *lease)
         rc = store->host->noted(store->host, request,
                                 &(simba_stored_note){lease->note, lease->note_size, lease->record.note_token,
                                                      lease->record.note_written_at_ms});
+    const bool mine = request->reply.outcome == SIMBA_MINE;
+    if (request->op == SIMBA_OP_ACQUIRE || (request->op == SIMBA_OP_RENEW && !mine))
+        set_leads(mutex, request->nonce, mine);
     take_out(mutex, request);
     if (rc < 0)
         store->host->fail(store->host, request, rc, "kubernetes: the note of Lease %s is none of ours", mutex->name);
@@ -349,6 +362,8 @@ static void kube_submit(void *instance, simba_request *request)
         return;
     }
     simba__list_remove(&mutex->idle);
+    if (request->op == SIMBA_OP_RELEASE)
+        set_leads(mutex, request->nonce, false);
     request->backend_data = mutex;
     request->next = NULL;
     if (mutex->last)
@@ -411,9 +426,9 @@ static void kube_unwatch(void *instance, simba_watch *watch)
     rest(mutex);
 }
 
-static void look_whether_closed(kube_store *store)
+void simba__kube_closes(kube_store *store)
 {
-    if (!store->closing || store->closed || !simba__kube_calls_ended(store))
+    if (!store->closing || store->closed || store->label.busy || !simba__kube_calls_ended(store))
         return;
     store->closed = true;
     store->host->closed(store->host);
@@ -421,7 +436,7 @@ static void look_whether_closed(kube_store *store)
 
 static void looked_up(simba__links *links)
 {
-    look_whether_closed(SIMBA__OF_ITEM(links, kube_store, links));
+    simba__kube_closes(SIMBA__OF_ITEM(links, kube_store, links));
 }
 
 static void kube_woken(void *instance)
@@ -444,8 +459,9 @@ static void kube_close(void *instance)
             fail(mutex, SIMBA_ECANCELED, "kubernetes: the client closes");
     }
     simba__kube_watches_close(store);
+    simba__kube_label_close(store);
     simba__kube_calls_close(store);
-    look_whether_closed(store);
+    simba__kube_closes(store);
 }
 
 static int kube_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
@@ -464,6 +480,8 @@ static int kube_init(void *instance, simba_host *host, const simba_url *url, sim
     rc = simba__kube_calls_init(store);
     if (rc == 0)
         rc = simba__kube_watches_init(store);
+    if (rc == 0)
+        rc = simba__kube_label_init(store);
     return rc < 0 ? simba__fail(err, rc, "out of memory") : 0;
 }
 
@@ -476,13 +494,14 @@ static void kube_fini(void *instance)
     }
     simba__table_fini(&store->mutexes);
     simba__kube_watches_fini(store);
+    simba__kube_label_fini(store);
     simba__kube_calls_fini(store);
     simba__tls_context_free(store->links.tls);
     simba__kube_options_free(&store->options);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_kubernetes, NULL};
-static const char *const keys[] = {"token-file",      "ca",      "cert", "key", "verify", "tls", "config",
+static const char *const keys[] = {"token-file",      "ca",      "cert", "key", "verify", "tls", "config", "label",
                                    "connect-timeout", "timeout", NULL};
 
 extern const simba_backend simba__backend_kubernetes;

@@ -59,6 +59,8 @@ typedef struct kube_options {
     int memory[3];         /* descriptors of files that are in memory; -1: none */
     char *token;           /* NULL: none, or in a file */
     char *token_file;
+    char *label_key, *label_value; /* of our own pod, while we lead; NULL: none */
+    char pod[KUBE_NAME_SIZE];
     int64_t connect_timeout_ns, timeout_ns;
 } kube_options;
 
@@ -107,6 +109,7 @@ struct kube_mutex {
     bool busy;                   /* `call` is under way */
     bool denied;                 /* it waits for another token */
     unsigned denials;
+    uint64_t leads;        /* the nonce of a grant of this client; 0: none */
     unsigned news;         /* to be told to `watch` */
     simba_watch *watch;    /* NULL: nobody's */
     kube_stream *stream;   /* of the watch */
@@ -122,6 +125,8 @@ kube_mutex *simba__kube_mutex(kube_store *store, const char *mutex, bool make);
 void simba__kube_saw(kube_mutex *mutex, const kube_lease *lease);
 /* Another token is there, or will not come. */
 void simba__kube_token_is(kube_store *store);
+/* The store closes, and something that it waited for has ended. */
+void simba__kube_closes(kube_store *store);
 
 /* --- watches (watch.c) --------------------------------------------------------------------------------- */
 
@@ -165,6 +170,24 @@ typedef struct kube_walk {
 void simba__kube_walk(kube_store *store, simba_request *request);
 void simba__kube_walk_end(kube_walk *walk, int code, const char *why);
 
+/* --- the label of our own pod (label.c) ------------------------------------------------------------------ */
+
+typedef struct kube_label {
+    simba__http http;
+    kube_call call;
+    simba_timer pause;
+    size_t grants; /* that this client has */
+    bool busy;
+    bool known, is_set; /* `is_set` was asked for, and is so if `known` */
+    bool failed;        /* the latest PATCH */
+} kube_label;
+
+/* There is one grant more, or less. */
+void simba__kube_label(kube_store *store, bool leads);
+int simba__kube_label_init(kube_store *store);
+void simba__kube_label_close(kube_store *store);
+void simba__kube_label_fini(kube_store *store);
+
 /* --- the store ----------------------------------------------------------------------------------------- */
 
 struct kube_store {
@@ -177,6 +200,7 @@ struct kube_store {
     simba__list idle; /* of mutexes, the longest first */
     size_t watched;
     simba__list walks;
+    kube_label label;
     simba_local wait_until; /* the server has asked to be left alone (429) */
 
     char *bearer;       /* "Bearer TOKEN"; NULL: none */

@@ -285,6 +285,31 @@ static int take_files(kube_options *options, const simba_url *url, simba_error *
     return simba__kube_read_token(options->token_file, &options->token, err);
 }
 
+/* The pod's name is its host name, unless somebody has said otherwise. */
+static int take_label(kube_options *options, const simba_url *url, simba_error *err)
+{
+    const char *label = simba_url_query(url, "label");
+    const char *value = label ? strchr(label, '=') : NULL;
+    const char *pod = getenv("POD_NAME");
+    char host[KUBE_NAME_SIZE] = "";
+    if (!label)
+        return 0;
+    if (!value || value == label)
+        return simba__fail(err, SIMBA_EURL, "label of the kubernetes URL is KEY%%3DVALUE");
+    options->label_key = simba__strdup(label);
+    options->label_value = simba__strdup(value + 1);
+    if (!options->label_key || !options->label_value)
+        return out_of_memory(err);
+    options->label_key[value - label] = '\0';
+    if (gethostname(host, sizeof host - 1) < 0)
+        host[0] = '\0';
+    snprintf(options->pod, sizeof options->pod, "%s", pod && pod[0] ? pod : host);
+    if (strspn(options->pod, "abcdefghijklmnopqrstuvwxyz0123456789-.") != strlen(options->pod) ||
+        options->pod[0] == '\0')
+        return simba__fail(err, SIMBA_EURL, "label needs the name of the pod: set POD_NAME to metadata.name");
+    return 0;
+}
+
 int simba__kube_options_parse(const simba_url *url, kube_options *ret_options, simba_error *err)
 {
     kube_options *options = ret_options;
@@ -306,6 +331,8 @@ int simba__kube_options_parse(const simba_url *url, kube_options *ret_options, s
     if (rc == 0)
         rc = take_files(options, url, err);
     if (rc == 0)
+        rc = take_label(options, url, err);
+    if (rc == 0)
         rc = simba__url_timeout(url, "connect-timeout", &connect_ms, err);
     if (rc == 0)
         rc = simba__url_timeout(url, "timeout", &timeout_ms, err);
@@ -322,6 +349,8 @@ void simba__kube_options_free(kube_options *options)
     free_secret(options->token);
     simba__free(options->token_file);
     simba__free(options->prefix);
+    simba__free(options->label_key);
+    simba__free(options->label_value);
     simba__free(options->tls_name);
     simba__free(options->ca);
     simba__free(options->cert);
