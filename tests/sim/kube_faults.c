@@ -36,6 +36,11 @@ static void fault(sim *s, const sim_item *item, int64_t until)
         break;
     case SIM_ITEM_FAIL_OVER:
         state->etcd_away_until = until;
+        if (item->arg > 0) {
+            kube_rewind(s, s->now - item->arg * SIM_MS);
+            restart(s, 0, until);
+            restart(s, 1, until);
+        }
         break;
     case SIM_ITEM_STORE_EPOCH: /* there is no clock in the store: other things happen instead */
         if (item->who % 2)
@@ -125,17 +130,17 @@ static void *state_new(void)
 static void state_free(void *servers)
 {
     free(((kube_state *)servers)->pending);
+    free(((kube_state *)servers)->written_at);
     free(servers);
 }
 
 static void begin(sim *s)
 {
     kube_state *state = kube_state_of(s);
-    kube_pending *pending = state->pending;
+    const kube_state kept = *state;
     for (unsigned i = 0; i < KUBE_PENDING; i++)
-        pending[i].used = false;
-    memset(state, 0, sizeof *state);
-    state->pending = pending;
+        kept.pending[i].used = false;
+    *state = (kube_state){.pending = kept.pending, .written_at = kept.written_at, .capacity = kept.capacity};
     fake_kube_objects_init(&state->objects);
     for (unsigned i = 0; i < KUBE_APIS; i++)
         state->api[i] = (kube_api){.shown = state->objects.version, .oldest = state->objects.oldest};

@@ -68,6 +68,8 @@ typedef struct kube_owner {
 
 typedef struct kube_state {
     fake_kube_objects objects; /* in etcd */
+    int64_t *written_at;       /* each event of their history */
+    size_t written, capacity;
     int64_t etcd_away_until;
     kube_api api[KUBE_APIS];
     kube_owner owner[SIM_MUTEXES];
@@ -85,6 +87,8 @@ void kube_key(unsigned mutex, char *out, size_t size);
 fake_kube_answer kube_carry_out(sim *s, unsigned api, const fake_kube_request *request, fake_kube_watch *watch);
 /* Likewise, of something that is no client of the network. */
 fake_kube_answer kube_write(sim *s, const char *method, unsigned mutex, const json_t *body);
+/* etcd has lost what was written after this moment, and goes on with the next version, as after a restoration. */
+void kube_rewind(sim *s, int64_t to);
 bool kube_owner_of(const sim *s, unsigned mutex, simba_owner *ret_owner);
 
 /* --- kube_server.c ----------------------------------------------------------------------------------- */

@@ -51,13 +51,19 @@ static unsigned handle_of(const sim *s, unsigned mutex, const kube_owner *owner)
     return SIM_NOBODY;
 }
 
+static kube_owner look_up(sim *s, unsigned mutex)
+{
+    char key[64];
+    kube_key(mutex, key, sizeof key);
+    kube_owner owner = owner_in(json_object_get(kube_state_of(s)->objects.objects, key));
+    owner.changed_at = s->now;
+    return owner;
+}
+
 static void compare(sim *s, unsigned mutex)
 {
     kube_owner *before = &kube_state_of(s)->owner[mutex];
-    char key[64];
-    kube_key(mutex, key, sizeof key);
-    kube_owner after = owner_in(json_object_get(kube_state_of(s)->objects.objects, key));
-    after.changed_at = s->now;
+    const kube_owner after = look_up(s, mutex);
     const bool same = strcmp(before->holder, after.holder) == 0 && before->token == after.token;
     if (!same && before->holder[0])
         check_freed(s, mutex);
@@ -79,6 +85,12 @@ fake_kube_answer kube_carry_out(sim *s, unsigned api, const fake_kube_request *r
              request->size ? request->body : "");
     if (state->objects.version == version)
         return answer;
+    if (state->written == state->capacity) {
+        state->capacity = state->capacity ? 2 * state->capacity : 256;
+        if (!(state->written_at = realloc(state->written_at, state->capacity * sizeof *state->written_at)))
+            abort();
+    }
+    state->written_at[state->written++] = s->now;
     for (unsigned m = 0; m < s->plan->mutexes; m++) {
         snprintf(text, sizeof text, "/apis/coordination.k8s.io/v1/namespaces/default/leases/%s", sim_mutex_name(m));
         if (strcmp(request->path, text) == 0)
@@ -103,6 +115,27 @@ fake_kube_answer kube_write(sim *s, const char *method, unsigned mutex, const js
         compare(s, mutex);
     free(text);
     return answer;
+}
+
+void kube_rewind(sim *s, int64_t to)
+{
+    kube_state *state = kube_state_of(s);
+    json_t *events = state->objects.history;
+    for (; state->written > 0 && state->written_at[state->written - 1] > to; state->written--) {
+        json_array_remove(events, state->written - 1);
+        s->checks.lost_writes = true;
+    }
+    json_object_clear(state->objects.objects);
+    for (size_t i = 0; i < state->written; i++) {
+        const json_t *event = json_array_get(events, i);
+        const char *key = json_string_value(json_object_get(event, "key"));
+        if (strcmp(json_string_value(json_object_get(event, "type")), "DELETED") == 0)
+            json_object_del(state->objects.objects, key);
+        else
+            json_object_set(state->objects.objects, key, json_object_get(event, "object"));
+    }
+    for (unsigned m = 0; m < s->plan->mutexes; m++)
+        state->owner[m] = look_up(s, m);
 }
 
 /* The store has no clock: a holder whose time is over, and who was not seen to go, is there until somebody takes the Lease. */
