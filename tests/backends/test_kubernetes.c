@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/cm.h"
@@ -367,6 +368,50 @@ static void another_token(void **state)
     simba_client_close(client);
 }
 
+static void ignore_row(const simba_listing *row, void *user)
+{
+    (void)row;
+    (void)user;
+}
+
+static bool is_alone(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    const bool alone = fake.connections == NULL;
+    pthread_mutex_unlock(&fake.lock);
+    return alone;
+}
+
+static void *close_it(void *client)
+{
+    simba_client_close(client);
+    return NULL;
+}
+
+/* A client that closes waits for the file, which may be slow. */
+static void slow_token(void **state)
+{
+    (void)state;
+    char path[128], host[64], query[256];
+    pthread_t thread;
+    write_file("token", FAKE_KUBERNETES_TOKEN "\n", path);
+    snprintf(host, sizeof host, "127.0.0.1:%d", fake.port);
+    snprintf(query, sizeof query, "/default?tls=no&token-file=%s", path);
+    simba_client *client = open_at(host, query);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    fake_kubernetes_fail(&fake, FAKE_KUBE_UNAUTHORIZED, "GET", 1);
+    assert_int_equal(simba_client_list(client, NULL, ignore_row, NULL, NULL), SIMBA_EPERM);
+    FILE *file = fopen(path, "w"); /* returns when it is read */
+    assert_non_null(file);
+    assert_int_equal(pthread_create(&thread, NULL, close_it, client), 0);
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), is_alone()));
+    fputs(FAKE_KUBERNETES_TOKEN "\n", file);
+    fclose(file);
+    pthread_join(thread, NULL);
+    unlink(path);
+}
+
 /* --- watches -------------------------------------------------------------------------------------------- */
 
 static simba_contender *start_waiter(simba_client *client, const char *mutex)
@@ -542,6 +587,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(faults, setup, teardown),
         cmocka_unit_test_setup_teardown(too_many, setup, teardown),
         cmocka_unit_test_setup_teardown(another_token, setup, teardown),
+        cmocka_unit_test_setup_teardown(slow_token, setup, teardown),
         cmocka_unit_test_setup_teardown(watches, setup, teardown),
         cmocka_unit_test_setup_teardown(labels, setup, teardown),
         cmocka_unit_test_setup_teardown(configs, setup, teardown),

@@ -61,6 +61,7 @@ static void token_read(simba_job *job)
         store->host->timer_set(store->host, &store->token_due,
                                (simba_local){store->host->now(store->host).ns + TOKEN_PERIOD_NS});
     simba__kube_token_is(store);
+    simba__kube_closes(store);
 }
 
 static void start_reading(kube_store *store)
