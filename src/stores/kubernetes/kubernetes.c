@@ -311,30 +311,28 @@ static void call_over(kube_call *call, int status, simba__json body, const simba
     const bool gone =
         (status == 404 && mutex->asked != VERSIONED_CREATE) || (status == 200 && mutex->asked == VERSIONED_REMOVE);
     static const versioned_record none;
+    const kube_lease *read = NULL;
     kube_lease lease;
     mutex->busy = false;
     if (gone) {
         mutex->news |= simba__versioned_saw(&mutex->state, &none, true, now);
-        advance(mutex, NULL);
     } else if (status != 200 && status != 201) {
         take_refusal(mutex, status, body, error);
-        advance(mutex, NULL);
     } else if (!simba__kube_parse_lease(body, &lease) || strcmp(lease.name, mutex->name) != 0) {
         simba__versioned_lost(&mutex->state);
         fail(mutex, SIMBA_ESTORE, "kubernetes: the server answers with something that is not the Lease asked for");
-        advance(mutex, NULL);
     } else if (lease.flaw) {
         char text[256];
         snprintf(text, sizeof text, "kubernetes: Lease %.120s: %s", lease.name, lease.flaw);
         simba__versioned_lost(&mutex->state);
         fail(mutex, SIMBA_ECORRUPT, text);
-        advance(mutex, NULL);
     } else {
         mutex->news |= simba__versioned_saw(&mutex->state, &lease.record, true, now);
         if (mutex->stream)
             simba__kube_answered(mutex->stream, lease.record.version);
-        advance(mutex, &lease);
+        read = &lease;
     }
+    advance(mutex, read);
     tell(mutex);
     rest(mutex);
 }

@@ -14,14 +14,14 @@ typedef struct kube_call kube_call;
 typedef struct kube_stream kube_stream;
 
 enum {
-    KUBE_NAME_SIZE = 254,      /* of the longest name of an object, with a zero byte */
-    KUBE_NAMESPACE_SIZE = 64,  /* likewise */
-    KUBE_TARGET_SIZE = 1024,   /* of a request */
-    KUBE_CONNECTIONS = 8,      /* for requests; each answers one after the other */
-    KUBE_STREAMS = 3,          /* two of one mutex each, and one of the namespace */
+    KUBE_NAME_SIZE = 254,       /* of the longest name of an object, with a zero byte */
+    KUBE_NAMESPACE_SIZE = 64,   /* likewise */
+    KUBE_TARGET_SIZE = 1024,    /* of a request */
+    KUBE_CONNECTIONS = 8,       /* for requests; each answers one after the other */
+    KUBE_STREAMS = 3,           /* two of one mutex each, and one of the namespace */
     KUBE_OBJECT_MOST = 1 << 20, /* bytes of a Lease with what others write there, or of a Status */
-    KUBE_LIST_MOST = 16 << 20, /* of a page of Leases */
-    KUBE_PAGE = 200,           /* Leases */
+    KUBE_LIST_MOST = 16 << 20,  /* of a page of Leases */
+    KUBE_PAGE = 200,            /* Leases */
 };
 
 /* --- Leases (lease.c) ---------------------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ struct kube_mutex {
 };
 
 /* NULL: out of memory; or nobody asks for it, without `make`. */
-kube_mutex *simba__kube_mutex(kube_store *store, const char *mutex, bool make);
+kube_mutex *simba__kube_mutex(kube_store *store, const char *name, bool make);
 /* A stream shows a Lease. */
 void simba__kube_saw(kube_mutex *mutex, const kube_lease *lease);
 /* Another token is there, or will not come. */
