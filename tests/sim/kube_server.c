@@ -225,7 +225,7 @@ static void apply(sim *s, const sim_event *event)
 {
     kube_state *state = kube_state_of(s);
     kube_pending *pending = &state->pending[event->arg];
-    fake_kube_watch watch;
+    fake_kube_watch watch = {.timeout_ms = 0};
     if (!pending->used || pending->id != event->version)
         return;
     if (s->now < state->api[pending->api].frozen_until) {
