@@ -87,8 +87,8 @@ static int put(const char *method, const char *name, const char *body)
              strcmp(method, "PATCH") == 0 ? "application/merge-patch+json" : "application/json");
     pthread_mutex_lock(&fake.lock);
     const fake_kube_answer answer = fake_kube_handle(&fake.objects, &request, false, &watch);
-    pthread_mutex_unlock(&fake.lock);
     json_decref(answer.body);
+    pthread_mutex_unlock(&fake.lock);
     return answer.code;
 }
 
@@ -143,7 +143,8 @@ static void fields(void **state)
     snprintf(grant, sizeof grant, "%s %llu %lld", nonce + 1, (unsigned long long)simba_locker_token(plain),
              (long long)ref_scaled_ms(LEASE_MS));
     assert_string_equal(stored("orders.eu-1", "annotations", "simba/grant"), grant);
-    assert_string_equal(stored("orders.eu-1", "spec", "leaseDurationSeconds"), "1");
+    snprintf(token, sizeof token, "%lld", (long long)(ref_scaled_ms(LEASE_MS) + 999) / 1000);
+    assert_string_equal(stored("orders.eu-1", "spec", "leaseDurationSeconds"), token);
     assert_string_equal(stored("orders.eu-1", "spec", "leaseTransitions"), "1");
     const char *renewed = stored("orders.eu-1", "spec", "renewTime");
     assert_int_equal(strlen(renewed), strlen("2026-01-02T03:04:05.000006Z"));
@@ -495,8 +496,8 @@ static void labels(void **state)
     pod.size = strlen(pod.body);
     pthread_mutex_lock(&fake.lock);
     const fake_kube_answer made = fake_kube_handle(&fake.objects, &pod, false, &watch);
-    pthread_mutex_unlock(&fake.lock);
     json_decref(made.body);
+    pthread_mutex_unlock(&fake.lock);
     assert_int_equal(made.code, 201);
     setenv("POD_NAME", "me", 1);
     snprintf(host, sizeof host, "127.0.0.1:%d", fake.port);

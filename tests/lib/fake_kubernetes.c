@@ -207,6 +207,10 @@ static bool serve_one(connection *c)
     const fake_kube_fault fault = fault_for(fake, watches ? "WATCH" : request.method);
     const bool silent = fault == FAKE_KUBE_SILENT || fake->freezes;
     const fake_kube_answer answer = silent ? (fake_kube_answer){0, NULL} : answer_of(fake, &request, fault, &watch);
+    const bool told = answer.code != 0 && fault != FAKE_KUBE_LOST;
+    char *text = told ? fake_kube_answer_text(answer) : NULL;
+    if (!told)
+        json_decref(answer.body);
     notify(fake);
     pthread_mutex_unlock(&fake->lock);
     free(body);
@@ -215,12 +219,9 @@ static bool serve_one(connection *c)
         }
         return false;
     }
-    if (fault == FAKE_KUBE_LOST) {
-        json_decref(answer.body);
+    if (fault == FAKE_KUBE_LOST)
         return false;
-    }
-    return answer.code == 0 ? serve_watch(c, &watch, fault == FAKE_KUBE_GONE)
-                            : write_text(c, fake_kube_answer_text(answer));
+    return text ? write_text(c, text) : serve_watch(c, &watch, fault == FAKE_KUBE_GONE);
 }
 
 /* A client that speaks TLS begins with a record of the type 22. */
