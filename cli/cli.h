@@ -34,6 +34,7 @@ typedef struct cli_globals {
     int verbose;
     const char *log_format;
     const char *status_listen;     /* where others may ask, see health/health.h */
+    const char *label;             /* of our own pod while we lead; NULL: none */
     const char *notify;            /* when to tell systemd that we are ready */
     bool quiet;                    /* the command prints its own messages in place of the library's warnings */
     bool warns_of_restarts;        /* even then: the command says that the store forgets its owners when it restarts */

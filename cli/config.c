@@ -14,7 +14,8 @@
 #define LINE_MAX_BYTES 4096
 
 /* "jdbc" is what the JVM calls its MySQL store. */
-static const char *const stores[] = {"sqlite", "redis", "mysql", "jdbc", "postgresql", "zookeeper", "etcd", "memory"};
+static const char *const stores[] = {"sqlite",     "redis",     "mysql",      "jdbc",
+                                     "postgresql", "zookeeper", "etcd", "kubernetes", "memory"};
 static const char *const keys[] = {"enabled", "url", "ttl", "transition", "password-file", "password-env"};
 /* How the URLs of each begin, up to a "+". */
 static const char *const schemes[][3] = {{"sqlite"},
@@ -24,6 +25,7 @@ static const char *const schemes[][3] = {{"sqlite"},
                                          {"postgresql", "postgres"},
                                          {"zookeeper", "zookeepers"},
                                          {"etcd", "etcds"},
+                                         {"kubernetes"},
                                          {"memory"}};
 enum { STORES = sizeof stores / sizeof stores[0], KEYS = sizeof keys / sizeof keys[0] };
 enum { KEY_ENABLED, KEY_URL, KEY_TTL, KEY_TRANSITION, KEY_PASSWORD_FILE, KEY_PASSWORD_ENV };

@@ -16,6 +16,8 @@
 #include "say.h"
 #include "secret.h"
 
+#define LABEL_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
 static char *opened_url;
 
 static bool is_named(const cli_globals *globals)
@@ -62,12 +64,33 @@ static int refuse_missing(const char *command, const char *url)
     return code;
 }
 
+/* `--label KEY=VALUE` is a setting of the store. */
+static int add_label(const char *command, const char *label, char **ref_url)
+{
+    const char *url = *ref_url;
+    char *whole = NULL;
+    const char *value = strchr(label, '=');
+    if (value == NULL || value == label || label[strspn(label, LABEL_CHARACTERS "/")] != '=' ||
+        value[1 + strspn(value + 1, LABEL_CHARACTERS)] != '\0')
+        return cli_usage_error(command, "--label wants KEY=VALUE, as Kubernetes has labels");
+    if (url == NULL || strncmp(url, "kubernetes:", strlen("kubernetes:")) != 0)
+        return cli_usage_error(command, "--label is for the store kubernetes://");
+    if (asprintf(&whole, "%s%slabel=%.*s%%3D%s", url, strchr(url, '?') != NULL ? "&" : "?", (int)(value - label), label,
+                 value + 1) < 0)
+        return cli_fail(command, CLI_SYSTEM, "out of memory.");
+    free(*ref_url);
+    *ref_url = whole;
+    return CLI_GO;
+}
+
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     char *url = NULL;
     *ret_client = NULL;
     int code = cli_url(command, globals, &url);
+    if (code == CLI_GO && globals->label != NULL)
+        code = add_label(command, globals->label, &url);
     if (code == CLI_GO && globals->only_looks)
         code = refuse_missing(command, url);
     if (code == CLI_GO)

@@ -23,6 +23,7 @@ simba_glob(_sources
     src/stores/sqlite/share.c src/stores/sqlite/wake.c
     src/stores/zookeeper/*.c
     src/stores/etcd/wire.c
+    src/stores/kubernetes/lease.c
     cli/config.c cli/options.c cli/secret.c cli/term.c tools/timeline/*.c)
 list(FILTER _sources EXCLUDE REGEX "/timeline/command\\.c$") # the command
 

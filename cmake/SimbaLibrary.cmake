@@ -130,7 +130,7 @@ endforeach()
 # Stores that come with libraries of their own are modules of the shared library, in a folder beside it, so that a program
 # loads those libraries only when it opens such a store. See docs/abi.md.
 set(SIMBA_STORES_BUILTIN "" CACHE STRING
-    "Stores to build into the shared library instead, of: redis;mysql;postgresql;zookeeper;etcd. The static library has all of them")
+    "Stores to build into the shared library instead, of: redis;mysql;postgresql;zookeeper;etcd;kubernetes. The static library has all of them")
 foreach(_store IN LISTS SIMBA_STORES_BUILTIN)
     if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/stores/${_store}")
         message(FATAL_ERROR "SIMBA_STORES_BUILTIN names \"${_store}\", and there is no such store.")

@@ -9,6 +9,7 @@
 #   cli.hold_lines                                      the lines of `simba hold`, held against docs/hold.schema.json
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
+#   kubernetes.{server,tck,manifest,fight}                  on Kubernetes' API server, see tests/kubernetes; run when they are asked for
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   bench.{floors,peers}                                bench/check and bench/peers/check; not with sanitizers
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
@@ -116,6 +117,9 @@ if(SIMBA_WITH_ZOOKEEPER)
     target_link_libraries(simba_test_base INTERFACE simba_zookeeper_client "${SIMBA_ZOOKEEPER_LIBRARY}")
     target_include_directories(simba_test_base SYSTEM INTERFACE "${SIMBA_ZOOKEEPER_INCLUDE_DIR}")
 endif()
+# The tests' own API server, tests/lib/fake_kubernetes.c.
+pkg_check_modules(API_SERVER REQUIRED IMPORTED_TARGET jansson openssl)
+target_link_libraries(simba_test_base INTERFACE PkgConfig::API_SERVER)
 if(TARGET simba)
     target_compile_definitions(simba_test_base INTERFACE "SIMBA_TEST_COMMAND=\"$<TARGET_FILE:simba>\"")
 endif()
@@ -157,6 +161,7 @@ simba_glob(_programs tests/unit/*.c)
 foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_etcd_" AND NOT SIMBA_WITH_ETCD) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
+       (_name MATCHES "^test_(kube_|versioned)" AND NOT SIMBA_WITH_KUBERNETES) OR
        (_name MATCHES "^test_(http|json)" AND NOT TARGET simba_net_http) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
        (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
@@ -234,6 +239,9 @@ endif()
 if(NOT SIMBA_WITH_MYSQL)
     list(FILTER _sources EXCLUDE REGEX "/sql_[a-z_]+\\.c$")
 endif()
+if(NOT SIMBA_WITH_KUBERNETES)
+    list(FILTER _sources EXCLUDE REGEX "/kube_[a-z_]+\\.c$")
+endif()
 simba_glob(_timeline tools/timeline/*.c cli/term.c)
 list(FILTER _timeline EXCLUDE REGEX "/timeline/command\\.c$") # the command
 # Objects and not an archive: what it defines in place of a store's connections has to come before the library's own.
@@ -242,7 +250,7 @@ target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJ
 # A model of Redis runs our scripts by the Lua that Redis has.
 pkg_check_modules(LUA REQUIRED IMPORTED_TARGET lua5.1)
 target_link_libraries(simba_sim PUBLIC PkgConfig::LUA)
-target_link_libraries(simba_sim PUBLIC simba_test_base)
+target_link_libraries(simba_sim PUBLIC simba_test_lib simba_test_base)
 target_compile_definitions(simba_sim PUBLIC "SIMBA_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
 simba_glob(_programs tests/sim/test_*.c)
 foreach(_source IN LISTS _programs)
@@ -323,6 +331,18 @@ if(TARGET simba_tck)
     target_link_libraries(with_server PRIVATE simba_test_lib)
     add_dependencies(quick tck_runner with_server)
     set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+endif()
+
+# What ./test kubernetes runs on the real API server, besides the kit.
+if(TARGET with_server AND TARGET test_backends_kubernetes_server)
+    _simba_add_test(kubernetes server COMMAND $<TARGET_FILE:with_server> kube-apiserver
+        ${_launcher} $<TARGET_FILE:test_backends_kubernetes_server> %PORT% %DIR%)
+    if(TARGET simba)
+        _simba_add_test(kubernetes fight COMMAND $<TARGET_FILE:with_server> kube-apiserver
+            "${PROJECT_SOURCE_DIR}/tests/kubernetes/fight" %PORT% %DIR% $<TARGET_FILE:simba>)
+        _simba_add_test(kubernetes manifest COMMAND $<TARGET_FILE:with_server> kube-apiserver
+            "${PROJECT_SOURCE_DIR}/tests/kubernetes/manifest" %PORT% %DIR% "${PROJECT_SOURCE_DIR}/contrib/kubernetes" $<TARGET_FILE:simba>)
+    endif()
 endif()
 
 # simba_faults_store(<program> <name> <url> [AS <test>] ON <kind> [ONCE]): tests/faults/test_<program>.c on the store of a URL, as

@@ -14,6 +14,9 @@
  *   etcd-tls         wants TLS and a client's certificate: %DIR%/cert.pem and key.pem; %DIR%/ca.pem vouches for "localhost"
  *   etcd-cluster     three servers, at %HOSTS%
  *   pgbouncer, pgbouncer-session   in front of such a server, in transaction and in session mode
+ *   kubernetes       the tests' own API server; %DIR%/token may do everything, %DIR%/weak-token nothing, and %DIR%/ca.pem vouches
+ *                    for "localhost". Speaks TLS, and plain HTTP as `kubectl proxy` does
+ *   kube-apiserver   Kubernetes' own beside etcd, where SIMBA_KUBERNETES says; the same, with TLS only
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
 #include <signal.h>
@@ -27,10 +30,11 @@
 #include "lib/server.h"
 
 static const server_kind *const kinds[] = {
-    &server_kind_redis,          &server_kind_redis_tls, &server_kind_redis_sentinel,    &server_kind_redis_cluster,
-    &server_kind_mariadb,        &server_kind_mysql8,    &server_kind_zookeeper,         &server_kind_postgresql,
-    &server_kind_postgresql_tls, &server_kind_pgbouncer, &server_kind_pgbouncer_session, &server_kind_zookeeper_tls,
-    &server_kind_etcd,           &server_kind_etcd_tls,  &server_kind_etcd_cluster};
+    &server_kind_redis,          &server_kind_redis_tls,     &server_kind_redis_sentinel,    &server_kind_redis_cluster,
+    &server_kind_mariadb,        &server_kind_mysql8,        &server_kind_zookeeper,         &server_kind_postgresql,
+    &server_kind_postgresql_tls, &server_kind_pgbouncer,     &server_kind_pgbouncer_session, &server_kind_zookeeper_tls,
+    &server_kind_etcd,           &server_kind_etcd_tls,  &server_kind_etcd_cluster,
+    &server_kind_kubernetes,     &server_kind_kube_apiserver};
 
 static const server_kind *kind_named(const char *name)
 {

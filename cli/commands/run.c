@@ -331,6 +331,7 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
          &options.busy_code},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &options.grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &options.max_hold_ms},
+        {"label", 0, CLI_TEXT, "KEY=VALUE", "Label our own pod while it leads (Kubernetes)", &globals->label},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {

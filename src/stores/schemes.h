@@ -9,6 +9,7 @@
     "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"
 #define SIMBA__SCHEMES_mysql "mysql", "mariadb"
 #define SIMBA__SCHEMES_postgresql "postgresql", "postgres"
+#define SIMBA__SCHEMES_kubernetes "kubernetes"
 #define SIMBA__SCHEMES_zookeeper "zookeeper", "zookeepers"
 #define SIMBA__SCHEMES_etcd "etcd", "etcds"
 

@@ -38,6 +38,7 @@
     TARGET(json)         /* in such answers */                                                                         \
     TARGET(etcd_answer)  /* of etcd */                                                                                 \
     TARGET(etcd_note)    /* notes in etcd */                                                                           \
+    TARGET(kube_lease)   /* of Kubernetes */                                                                           \
     FUZZ_SCHEDULE_TARGETS
 
 #define TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);

@@ -94,6 +94,9 @@ bool server_start_mariadb(server *s, const char *const *more);
  * root without a password, "sha2" and "native" with "a-secret-word". Its socket is FOLDER/my.sock. */
 bool server_start_mysql8(server *s);
 
+/* Kubernetes' API server from the folder SIMBA_KUBERNETES, and behind it, as the 2nd of the group, etcd: see tests/with_server.c. */
+bool server_start_kube_apiserver(server *s);
+
 /* A PostgreSQL server with the user postgres, who has no password, and a database "simba"; its socket is in its
  * folder. */
 bool server_start_postgresql(server *s, const char *const *more);
@@ -146,6 +149,7 @@ extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_r
     server_kind_redis_cluster;
 extern const server_kind server_kind_postgresql, server_kind_postgresql_tls, server_kind_pgbouncer,
     server_kind_pgbouncer_session;
+extern const server_kind server_kind_kubernetes, server_kind_kube_apiserver;
 extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper, server_kind_zookeeper_tls;
 extern const server_kind server_kind_etcd, server_kind_etcd_tls, server_kind_etcd_cluster;
 

@@ -23,7 +23,8 @@ const char *sim_item_name(sim_item_kind kind)
 
 const char *sim_store_name(sim_store_kind store)
 {
-    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql", "postgresql", "etcd"};
+    static const char *const names[] = {"push", "poll",       "session", "redis",     "zookeeper",
+                                        "sql",  "postgresql", "etcd",    "kubernetes"};
     return names[store];
 }
 
@@ -142,10 +143,15 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if ((sim_is_ensemble(plan->store) || plan->topology != SIM_SINGLE) && chance(seed, 25))
             kind = of_servers[pick(seed, 0, server_kinds - 1)];
+        else if (plan->store == SIM_STORE_KUBERNETES && chance(seed, 40))
+            kind = of_servers[pick(seed, 0, 4)];
         else if (sim_is_sql(plan->store) && chance(seed, 40))
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
             kind = of_replicas[pick(seed, 0, sizeof of_replicas - 1)];
+        /* There a waiter's clock decides, and it does not skip time that has not passed: a machine that sleeps is a pause. */
+        if (plan->store == SIM_STORE_KUBERNETES && kind == SIM_ITEM_JUMP)
+            kind = SIM_ITEM_PAUSE;
         const bool of_contender = kind <= SIM_ITEM_SLOW;
         const uint8_t who = (uint8_t)pick(seed, 0, (of_contender ? plan->contenders : plan->processes) - 1);
         sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
@@ -214,7 +220,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->seed = seed;
     plan->store = store;
     plan->broken = broken;
-    plan->notes = true;
+    plan->notes = store != SIM_STORE_KUBERNETES || chance(&s, 75); /* otherwise Leases may be deleted */
     plan->queue = store == SIM_STORE_REDIS || (store == SIM_STORE_PUSH && chance(&s, 60));
     plan->watch_free = store == SIM_STORE_PUSH && !plan->queue;
     plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);
@@ -242,7 +248,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->ticks = pick(&s, 2, 8);
     /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
     const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
-                       store == SIM_STORE_ETCD || store == SIM_STORE_SQL;
+                       store == SIM_STORE_ETCD || store == SIM_STORE_SQL || store == SIM_STORE_KUBERNETES;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&

@@ -24,6 +24,7 @@ typedef enum sim_store_kind {
     SIM_STORE_SQL,        /* what the SQL stores share, src/stores/sql, against a model of MySQL */
     SIM_STORE_POSTGRESQL, /* the same against a model of PostgreSQL, which notifies */
     SIM_STORE_ETCD,       /* the code of the etcd store, against a model of its servers */
+    SIM_STORE_KUBERNETES, /* that of the Kubernetes store, against a model of two API servers */
     SIM_STORES,
 } sim_store_kind;
 
@@ -116,7 +117,7 @@ typedef struct sim_plan {
     int64_t poll_ns;
     int64_t session_ns;
     sim_topology topology;
-    unsigned jvms;    /* REDIS, SQL: contenders on the JVM; ETCD: in Go */
+    unsigned jvms;    /* REDIS, SQL: contenders on the JVM; ETCD, KUBERNETES: in Go */
     int64_t replicas; /* REDIS: that have to confirm */
     bool forgets;     /* REDIS: a server that restarts has kept nothing */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */

@@ -41,6 +41,9 @@ static const sim_model *const models[SIM_STORES] = {
 #if SIMBA_WITH_ETCD
     [SIM_STORE_ETCD] = &sim_etcd,
 #endif
+#if SIMBA_WITH_KUBERNETES
+    [SIM_STORE_KUBERNETES] = &sim_kubernetes,
+#endif
 };
 
 bool sim_has_store(sim_store_kind store)
@@ -144,6 +147,8 @@ int64_t sim_hand_over_ns(const sim *s)
     case SIM_STORE_ZOOKEEPER:
     case SIM_STORE_ETCD:
         return trips_ns + 60 * SIM_MS; /* servers have to agree */
+    case SIM_STORE_KUBERNETES:
+        return trips_ns + 60 * SIM_MS; /* a watch cache has to learn of it */
     case SIM_STORE_SQL:
     case SIM_STORE_POSTGRESQL:   /* where it does not hear, it polls */
         return trips_ns + SIM_S; /* the longest pause between two polls, and three commits */

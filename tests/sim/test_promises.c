@@ -26,10 +26,10 @@
 static unsigned seeds(sim_store_kind store)
 {
     const char *slowness = getenv("SIMBA_TEST_SLOWNESS");
-    const unsigned usual = store == SIM_STORE_REDIS ? 200
-                           : sim_is_ensemble(store) ? 100
-                           : sim_is_sql(store)      ? 500
-                                                    : 2000;
+    const unsigned usual = store == SIM_STORE_REDIS || store == SIM_STORE_KUBERNETES ? 200
+                           : sim_is_ensemble(store)                                  ? 100
+                           : sim_is_sql(store)                                       ? 500
+                                                                                     : 2000;
     return usual / SLOWER / (slowness && atoi(slowness) > 1 ? 50 : 1);
 }
 

@@ -303,7 +303,7 @@ typedef struct sim_model {
     bool (*owner)(const sim *s, unsigned mutex, simba_owner *ret_owner);
 } sim_model;
 
-extern const sim_model sim_redis, sim_zookeeper, sim_sql, sim_postgresql, sim_etcd;
+extern const sim_model sim_redis, sim_zookeeper, sim_sql, sim_postgresql, sim_etcd, sim_kubernetes;
 
 struct sim {
     const sim_plan *plan;

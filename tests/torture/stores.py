@@ -444,5 +444,39 @@ class Etcd(Store):
         return f"etcd://{hosts}?session-timeout={max(self.lease_ms, 1000)}ms"
 
 
+# --- Kubernetes -------------------------------------------------------------------------------------
+
+
+class Kubernetes(Store):
+    """An API server, which comes back when it has ended, and its etcd. $SIMBA_KUBERNETES is what scripts/kubernetes prints."""
+
+    name = "kubernetes"
+    timeout_s = 60
+
+    def start(self):
+        folder = self.folder = self.world.make_folder("kubernetes")
+        self.world.write(f"{folder}/tokens.csv", 'secret,admin,1,"system:masters"\n')
+        self.world.write(f"{folder}/token", "secret\n")
+        self.world.must(1, "sh", "-c", f"cd {folder} && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 9 "
+                        "-subj /CN=simba 2>/dev/null && openssl rsa -in key.pem -pubout -out key.pub 2>/dev/null && chmod a+r key.pem")
+        etcd = Process(self.world, "etcd", 1, ["etcd", "--data-dir", f"{folder}/etcd"])
+        options = " ".join((
+            "--etcd-servers=http://127.0.0.1:2379", "--secure-port=6443", f"--cert-dir={folder}/certs", f"--tls-cert-file={folder}/cert.pem",
+            f"--tls-private-key-file={folder}/key.pem", f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://simba",
+            f"--service-account-key-file={folder}/key.pub", f"--service-account-signing-key-file={folder}/key.pem",
+            f"--advertise-address={Net.address(1)}"))
+        server = Process(self.world, "kube-apiserver", 1,
+                         ["sh", "-c", f"while :; do {os.environ['SIMBA_KUBERNETES']}/kube-apiserver {options}; sleep 0.1; done"])
+        self.servers = [etcd, server]
+        for each in self.servers:
+            each.start()
+        until("there is a namespace", lambda: '"Active"' in self.world.ask(
+            1, "curl", "-sk", "-m", "5", "-H", "Authorization: Bearer secret", f"https://{Net.address(1)}:6443/api/v1/namespaces/default"))
+
+    def url(self):
+        return f"kubernetes://{Net.address(1)}/default?verify=no&token-file={self.folder}/token&{self.lease}"
+
+
 STORES = {store.name: store
-          for store in (Redis, Sentinel, Cluster, Mariadb, Postgresql, Zookeeper, Etcd, Forgetful, Careless)}
+          for store in (Redis, Sentinel, Cluster, Mariadb, Postgresql, Zookeeper, Etcd, Kubernetes, Forgetful, Careless)}

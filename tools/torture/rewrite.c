@@ -39,6 +39,7 @@ static const kind_of_store kinds[] = {
     {"zookeepers", "2181", NULL},
     {"etcd", "2379", NULL},
     {"etcds", "2379", NULL},
+    {"kubernetes", "6443", NULL},
 };
 
 static const kind_of_store *kind_of(const simba_url *url)
@@ -89,6 +90,11 @@ static const char *objection(const simba_url *url)
     const char *scheme = simba_url_scheme(url);
     const char *verify = simba_url_query(url, "verify");
     if ((strcmp(scheme, "rediss") == 0 || strcmp(scheme, "zookeepers") == 0 || strcmp(scheme, "etcds") == 0) &&
+        (verify == NULL || strcmp(verify, "no") != 0))
+        return BY_NAME;
+    if (strcmp(scheme, "kubernetes") == 0 && simba_url_authority(url)[0] == '\0')
+        return BY_FILE;
+    if (strcmp(scheme, "kubernetes") == 0 && simba_url_query(url, "tls") == NULL &&
         (verify == NULL || strcmp(verify, "no") != 0))
         return BY_NAME;
     if (strcmp(scheme, "mysql") == 0 || strcmp(scheme, "mariadb") == 0)
