@@ -14,8 +14,8 @@
 #define LINE_MAX_BYTES 4096
 
 /* "jdbc" is what the JVM calls its MySQL store. */
-static const char *const stores[] = {"sqlite",     "redis",     "mysql",      "jdbc",
-                                     "postgresql", "zookeeper", "etcd", "kubernetes", "memory"};
+static const char *const stores[] = {"sqlite",    "redis", "mysql",      "jdbc",  "postgresql",
+                                     "zookeeper", "etcd",  "kubernetes", "memory"};
 static const char *const keys[] = {"enabled", "url", "ttl", "transition", "password-file", "password-env"};
 /* How the URLs of each begin, up to a "+". */
 static const char *const schemes[][3] = {{"sqlite"},

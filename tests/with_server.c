@@ -30,11 +30,11 @@
 #include "lib/server.h"
 
 static const server_kind *const kinds[] = {
-    &server_kind_redis,          &server_kind_redis_tls,     &server_kind_redis_sentinel,    &server_kind_redis_cluster,
-    &server_kind_mariadb,        &server_kind_mysql8,        &server_kind_zookeeper,         &server_kind_postgresql,
-    &server_kind_postgresql_tls, &server_kind_pgbouncer,     &server_kind_pgbouncer_session, &server_kind_zookeeper_tls,
-    &server_kind_etcd,           &server_kind_etcd_tls,  &server_kind_etcd_cluster,
-    &server_kind_kubernetes,     &server_kind_kube_apiserver};
+    &server_kind_redis,          &server_kind_redis_tls, &server_kind_redis_sentinel,    &server_kind_redis_cluster,
+    &server_kind_mariadb,        &server_kind_mysql8,    &server_kind_zookeeper,         &server_kind_postgresql,
+    &server_kind_postgresql_tls, &server_kind_pgbouncer, &server_kind_pgbouncer_session, &server_kind_zookeeper_tls,
+    &server_kind_etcd,           &server_kind_etcd_tls,  &server_kind_etcd_cluster,      &server_kind_kubernetes,
+    &server_kind_kube_apiserver};
 
 static const server_kind *kind_named(const char *name)
 {

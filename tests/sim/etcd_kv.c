@@ -37,7 +37,7 @@ const ekv *ekv_first(const sim *s, unsigned mutex)
 static unsigned handle_of(const sim *s, unsigned mutex, const ekv *kv)
 {
     const char *nonce = strrchr(kv->name, '-');
-    for (unsigned i = 0; nonce && i < s->plan->members; i++) {
+    for (unsigned i = 0; nonce && i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && strlen(handle->id) == kv->length &&
             memcmp(handle->id, kv->value, kv->length) == 0 &&

@@ -203,7 +203,7 @@ void kube_gos_begin(sim *s)
         go->retry_ns = go->lease_ns * 2 / 15;
         snprintf(go->id, sizeof go->id, "go-%u", i);
         if (sim_chance(s, 200))
-            strcpy(go->id, s->plan->member[0].id); /* it is foreign all the same */
+            strcpy(go->id, s->plan->contender[0].id); /* it is foreign all the same */
         plan_step(s, i, GO_TRY, sim_pick(s, 0, sim_chance(s, 700) ? 30 * SIM_MS : 10 * SIM_S));
     }
 }

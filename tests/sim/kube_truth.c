@@ -42,7 +42,7 @@ static kube_owner owner_in(const json_t *lease)
 
 static unsigned handle_of(const sim *s, unsigned mutex, const kube_owner *owner)
 {
-    for (unsigned i = 0; i < s->plan->members; i++) {
+    for (unsigned i = 0; i < s->plan->contenders; i++) {
         const sim_handle *handle = &s->handle[i];
         if (handle->mutex == mutex && handle->running && owner->nonce > 0 &&
             handle->candidate.machine.nonce == owner->nonce && strcmp(handle->id, owner->id) == 0)
