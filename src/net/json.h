@@ -28,8 +28,6 @@ simba__json simba__json_get(simba__json object, const char *key);
  *     for (simba__json kv = {0}; simba__json_next(kvs, &kv);) */
 bool simba__json_next(simba__json array, simba__json *element);
 
-bool simba__json_is_text(simba__json value);
-
 /* A number without fraction and exponent, or a text of digits with or without a sign. An absent value is 0. False, with
  * *ret_number untouched: it is anything else, or more than 64 bits. */
 bool simba__json_int(simba__json value, int64_t *ret_number);
