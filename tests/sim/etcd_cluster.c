@@ -214,6 +214,8 @@ static void lose_writes(sim *s, int64_t lost_ms)
 static void fault(sim *s, const sim_item *item, int64_t until)
 {
     etcd_state *state = etcd_of(s);
+    if (item->kind == SIM_ITEM_FAIL_OVER && item->arg == 0 && sim_chance(s, 500)) /* until leases have ended on the other side */
+        until += sim_pick(s, SIM_S, 2 * s->plan->session_ns);
     const unsigned any = (unsigned)((uint64_t)item->at_ns / 1000 % state->servers);
     const unsigned chosen = item->who % 2 || state->leader == SIM_NOBODY ? any : state->leader;
     etcd_server *server = &state->server[chosen];

@@ -384,6 +384,42 @@ static void a_silent_server_is_given_up(void **state)
     assert_int_equal(f.calls[1].done, 0);
 }
 
+/* The server has the beginning of the body, and answers, while the rest is still to come. */
+static void a_body_may_go_on(void **state)
+{
+    (void)state;
+    f.calls[0].call.line = on_line;
+    f.calls[0].call.streams = true;
+    assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "POST", "/watch", NULL, NULL, 0), 0);
+    assert_int_equal(simba__http_more(&f.calls[0].call, "one", 3), 0);
+    server_accepts();
+    server_heard("POST /watch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: "
+                 "chunked\r\n\r\n3\r\none\r\n");
+    server_says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na\n\r\n");
+    assert_string_equal(f.calls[0].body, "a|");
+    assert_int_equal(simba__http_more(&f.calls[0].call, "the second", 10), 0);
+    server_heard("a\r\nthe second\r\n");
+    assert_int_equal(f.calls[0].done, 0);
+}
+
+/* Its caller does not know yet that the connection is gone. */
+static void what_comes_too_late_does_not_begin_the_next_connection(void **state)
+{
+    (void)state;
+    f.calls[0].call.streams = true;
+    assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "POST", "/watch", NULL, NULL, 0), 0);
+    server_accepts();
+    close(f.server);
+    f.server = -1;
+    assert_int_equal(simba__http_more(&f.calls[0].call, "one", 3), 0);
+    assert_int_equal(f.http.link.state, SIMBA__LINK_WAITING);
+    assert_int_equal(simba__http_more(&f.calls[0].call, "two", 3), 0);
+    send_call(1, "/1");
+    server_accepts();
+    failed(0, true, "connection lost");
+    server_heard_get("/1");
+}
+
 /* A body that would last until the end is not whole only because we gave up. */
 static void what_was_given_up_is_no_whole_answer(void **state)
 {
@@ -486,6 +522,8 @@ int main(void)
         CASE(a_cancelled_call_takes_its_connection_along),
         CASE(a_line_may_be_the_last_that_its_call_wants),
         CASE(a_silent_server_is_given_up),
+        CASE(a_body_may_go_on),
+        CASE(what_comes_too_late_does_not_begin_the_next_connection),
         CASE(what_was_given_up_is_no_whole_answer),
         CASE(what_a_server_may_not_do_costs_the_connection),
         CASE(requests_are_one_line_each),

@@ -210,7 +210,10 @@ static void tell(etcd_contender *c, etcd_tell what)
         drop(c);
         break;
     case ETCD_TELL_REVOKED:
-        say_why(c);
+        if (op->request && op->request->op == SIMBA_OP_ACQUIRE) /* nobody has heard of that grant */
+            carry_out(c, simba__etcd_queue_acquire(&c->queue, op->request->queue));
+        else
+            say_why(c);
         break;
     case ETCD_TELL_REFUSED:
         fail(c, SIMBA_ESTORE, "the key of the contender goes each time that it is put");
@@ -309,6 +312,8 @@ void simba__etcd_contenders_unavailable(etcd_store *store, int code, const char 
 static void take_request(etcd_contender *c, simba_request *request)
 {
     simba__etcd_fail(&c->op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+    if (c->waiting.list == &c->op.store->removed)
+        simba__list_remove(&c->waiting);
     simba__etcd_op_take(&c->op, request);
 }
 
