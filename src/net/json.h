@@ -45,7 +45,6 @@ bool simba__json_base64(simba__json value, void *out, size_t size, size_t *ret_l
 
 /* Append JSON to a buffer. An apostrophe in the format becomes a quotation mark; there are these conversions:
  *     %s      a text, in quotation marks, with escapes; a byte that is not UTF-8 becomes U+FFFD
- *     %.*s    the same, of at most so many bytes
  *     %lld    a number; '%lld' is a number as text
  *     simba__json_put(&out, "{'key':%s,'lease':'%lld'}", key, (long long)lease); */
 void simba__json_put(simba__buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
