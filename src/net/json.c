@@ -235,11 +235,6 @@ bool simba__json_next(simba__json array, simba__json *element)
     return true;
 }
 
-bool simba__json_is_text(simba__json value)
-{
-    return is_kind(value, '"');
-}
-
 bool simba__json_int(simba__json value, int64_t *ret_number)
 {
     int64_t number = 0;

@@ -28,8 +28,6 @@ simba__json simba__json_get(simba__json object, const char *key);
  *     for (simba__json kv = {0}; simba__json_next(kvs, &kv);) */
 bool simba__json_next(simba__json array, simba__json *element);
 
-bool simba__json_is_text(simba__json value);
-
 /* A number without fraction and exponent, or a text of digits with or without a sign. An absent value is 0. False, with
  * *ret_number untouched: it is anything else, or more than 64 bits. */
 bool simba__json_int(simba__json value, int64_t *ret_number);
@@ -47,7 +45,6 @@ bool simba__json_base64(simba__json value, void *out, size_t size, size_t *ret_l
 
 /* Append JSON to a buffer. An apostrophe in the format becomes a quotation mark; there are these conversions:
  *     %s      a text, in quotation marks, with escapes; a byte that is not UTF-8 becomes U+FFFD
- *     %.*s    the same, of at most so many bytes
  *     %lld    a number; '%lld' is a number as text
  *     simba__json_put(&out, "{'key':%s,'lease':'%lld'}", key, (long long)lease); */
 void simba__json_put(simba__buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -7,16 +7,13 @@
 #include "net/json.h"
 #include "util/escape.h"
 
-/* Until a zero byte, or so many bytes, if that is not negative. */
-static void put_text(simba__buffer *out, const char *text, int most)
+static void put_text(simba__buffer *out, const char *text)
 {
-    const char *end = text + (most < 0 ? strlen(text) : strnlen(text, (size_t)most));
     simba__buffer_put(out, "\"", 1);
-    while (text < end) {
-        char next[5] = "", escape[8];
+    while (*text) {
+        char escape[8];
         uint32_t code;
-        memcpy(next, text, end - text < 4 ? (size_t)(end - text) : 4);
-        size_t length = simba__utf8_next(next, &code);
+        size_t length = simba__utf8_next(text, &code);
         if (length == 0) {
             simba__buffer_put(out, "\xEF\xBF\xBD", 3);
             length = 1;
@@ -43,12 +40,8 @@ void simba__json_put(simba__buffer *out, const char *format, ...)
             simba__buffer_put(out, "\"", 1);
             format++;
         } else if (strncmp(format, "%s", 2) == 0) {
-            put_text(out, va_arg(args, const char *), -1);
+            put_text(out, va_arg(args, const char *));
             format += 2;
-        } else if (strncmp(format, "%.*s", 4) == 0) {
-            const int most = va_arg(args, int);
-            put_text(out, va_arg(args, const char *), most);
-            format += 4;
         } else if (strncmp(format, "%lld", 4) == 0) {
             simba__buffer_put(out, digits, (size_t)snprintf(digits, sizeof digits, "%lld", va_arg(args, long long)));
             format += 4;

@@ -502,7 +502,7 @@ static void about_users(void **state)
     etcdctl("user grant-role simba locks");
     assert_non_null(strstr(etcdctl("auth enable"), "Enabled"));
 
-    simba_client *client = open_at(etcd.port, "simba:secret@", SESSION "&prefix=locks/");
+    simba_client *client = open_at(etcd.port, "simba:secret@", "session-timeout=30s&prefix=locks/");
     simba_locker *locker = hold(client, "m");
     assert_int_equal(simba_locker_note_set(locker, "n", 1, NULL), 0);
     simba_client *looker = open_at(etcd.port, "simba:secret@", SESSION "&prefix=locks/");
@@ -511,9 +511,11 @@ static void about_users(void **state)
     /* Its tokens are gone, and so is nothing else. */
     server_signal(&etcd, SIGKILL);
     assert_true(server_restart_etcd(&etcd));
-    assert_int_equal(simba_client_list(looker, NULL, count_waiters, &count, NULL), 0);
+    if (simba_client_list(looker, NULL, count_waiters, &count, &err) < 0)
+        fail_msg("%s", err.text);
     simba_client_close(looker);
-    assert_int_equal(simba_locker_note_set(locker, "o", 1, NULL), 0);
+    if (simba_locker_note_set(locker, "o", 1, &err) < 0)
+        fail_msg("%s", err.text);
     simba_locker_free(locker);
     simba_client_close(client);
 

@@ -49,6 +49,7 @@ static unsigned handle_of(const sim *s, unsigned mutex, const ekv *kv)
 
 static void leaders(const sim *s, int64_t ret_leaders[SIM_MUTEXES])
 {
+    memset(ret_leaders, 0, SIM_MUTEXES * sizeof *ret_leaders);
     for (unsigned m = 0; m < s->plan->mutexes; m++) {
         const ekv *first = ekv_first(s, m);
         ret_leaders[m] = first ? first->created : 0;

@@ -124,7 +124,7 @@ bool etcd_reaches(const sim *s, unsigned a, unsigned b);
 /* It reaches a leader that most servers follow. */
 bool etcd_can_commit(const sim *s, unsigned server);
 /* It has spoken with the leader, and knows the term. */
-void etcd_hear_leader(sim *s, unsigned server);
+void etcd_hear_leader(sim *s, unsigned index);
 /* Between two servers; much longer if one lags. */
 int64_t etcd_hop(sim *s);
 /* Something was agreed on: tell the servers. A lease has another end. */
@@ -139,7 +139,7 @@ void egate_bytes(sim *s, unsigned wire, const char *data, size_t length);
 void egate_closed(sim *s, unsigned wire);
 void egate_task(sim *s, const sim_event *event);
 /* A server applies events up to this one, and its watches hear of them. */
-void egate_apply(sim *s, unsigned server, size_t upto);
+void egate_apply(sim *s, unsigned index, size_t upto);
 /* It has had no leader for long: watches that asked for one end. */
 void egate_no_leader(sim *s, unsigned server);
 void egate_drop_all(sim *s, unsigned server);
@@ -147,7 +147,7 @@ void egate_drop_all(sim *s, unsigned server);
 /* --- etcd_go.c --------------------------------------------------------------------------------------- */
 
 void ego_begin(sim *s);
-void ego_event(sim *s, unsigned go);
+void ego_event(sim *s, unsigned index);
 void ego_leave(sim *s);
 bool ego_is(const sim *s, int64_t lease);
 

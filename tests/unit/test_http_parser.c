@@ -64,24 +64,24 @@ static void answers_are_read_in_any_pieces(void **state)
 {
     static const struct {
         const char *bytes;
-        int status;
         const char *body;
+        int status;
         bool closes;
     } answers[] = {
-        {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello", false},
-        {"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", 200, "", false},
-        {"HTTP/1.1 204 No Content\r\n\r\n", 204, "", false},
-        {"HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n", 204, "", false},
-        {"HTTP/1.1 304\r\nTransfer-Encoding: chunked\r\n\r\n", 304, "", false},
-        {"HTTP/1.1 503 \r\nConnection: keep-alive , Close\r\nContent-Length: 1\r\n\r\nx", 503, "x", true},
-        {"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, "x", true},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 200, false},
+        {"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", "", 200, false},
+        {"HTTP/1.1 204 No Content\r\n\r\n", "", 204, false},
+        {"HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n", "", 204, false},
+        {"HTTP/1.1 304\r\nTransfer-Encoding: chunked\r\n\r\n", "", 304, false},
+        {"HTTP/1.1 503 \r\nConnection: keep-alive , Close\r\nContent-Length: 1\r\n\r\nx", "x", 503, true},
+        {"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", "x", 200, true},
         {"HTTP/1.1 100 Continue\r\nA: b\r\n\r\nHTTP/1.1 102 x\r\nTransfer-Encoding: chunked\r\n\r\n"
          "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-         200, "ok", false},
+         "ok", 200, false},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n001;a=\"b\"\r\n \r\nA "
          "\r\n0123456789\r\n0\r\n\r\n",
-         200, "hello 0123456789", false},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 7\r\nX: y\r\n\r\n", 200, "", false},
+         "hello 0123456789", 200, false},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 7\r\nX: y\r\n\r\n", "", 200, false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
@@ -201,10 +201,12 @@ static simba__http_event many_lines(const char *beginning, size_t count, size_t 
     char *text = malloc(size + 1);
     assert_non_null(text);
     memset(text, 'a', size);
-    memcpy(text, beginning, strlen(beginning));
+    for (size_t i = 0; i < strlen(beginning); i++)
+        text[i] = beginning[i];
     for (char *line = text + strlen(beginning); line < text + size; line += length + 2) {
-        memcpy(line, "X:", 2);
-        memcpy(line + length, "\r\n", 2);
+        line[1] = ':';
+        line[length] = '\r';
+        line[length + 1] = '\n';
     }
     const simba__http_event last = read_answer(text, size, 16384, false).last;
     free(text);

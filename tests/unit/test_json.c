@@ -131,7 +131,7 @@ static void members_and_elements_are_found(void **state)
     assert_true(simba__json_next(array, &element));
     assert_int_equal(element.length, strlen("[2,3]"));
     assert_true(simba__json_next(array, &element));
-    assert_true(simba__json_is_text(element));
+    assert_int_equal(element.at[0], '"');
     assert_false(simba__json_next(array, &element));
     element = (simba__json){0};
     assert_false(simba__json_next(parse("[ ]"), &element));
@@ -235,8 +235,8 @@ static void what_is_written_can_be_read(void **state)
     simba__buffer out = {0};
     simba__json value;
     (void)state;
-    simba__json_put(&out, "{'a':%s,'n':%lld,'t':'%lld',%s:[%.*s]}", "it's \"\\\n\x01\xC3\xA4\xFF", -5LL,
-                    -8070450532247928832LL, "k/1", 2, "xyz");
+    simba__json_put(&out, "{'a':%s,'n':%lld,'t':'%lld',%s:[%s]}", "it's \"\\\n\x01\xC3\xA4\xFF", -5LL,
+                    -8070450532247928832LL, "k/1", "xy");
     assert_false(out.failed);
     static const char expected[] = "{\"a\":\"it's \\u0022\\u005c\\u000a\\u0001\xC3\xA4\xEF\xBF\xBD\",\"n\":-5,"
                                    "\"t\":\"-8070450532247928832\",\"k/1\":[\"xy\"]}";

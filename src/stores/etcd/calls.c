@@ -34,7 +34,7 @@ int64_t simba__etcd_now_ms(const etcd_store *store)
 
 /* --- procedures --------------------------------------------------------------------------------------------- */
 
-static void on_done(simba__http_call *call, const simba__http_answer *answer, const simba_error *error);
+static void on_done(simba__http_call *call, const simba__http_answer *got, const simba_error *error);
 
 void *simba__etcd_op_new(etcd_store *store, size_t size, simba_request *request)
 {
@@ -213,15 +213,20 @@ static const char *cause_of(const simba__link *link)
     return strlen(text) > names && strncmp(text, "etcd ", 5) == 0 ? text + names : text;
 }
 
-/* Other connections learn by themselves that their server is gone. */
+/* The server may be frozen: who makes a call on another connection to it would have to find that out again. */
 static void on_down(simba__http *http)
 {
     etcd_calls *calls = &store_of(http)->calls;
-    const simba__link *link = &http->link;
-    snprintf(calls->cause, sizeof calls->cause, "%s", cause_of(link));
+    const char *where = http->link.at.where;
+    snprintf(calls->cause, sizeof calls->cause, "%s", cause_of(&http->link));
     calls->failures++;
-    if (calls->resolver.count > 0 && strcmp(target(calls)->host->where, link->at.where) == 0)
+    if (calls->resolver.count > 0 && strcmp(target(calls)->host->where, where) == 0)
         calls->server++;
+    for (size_t i = 0; i < ETCD_CONNECTIONS; i++) {
+        simba__http *other = &calls->https[i];
+        if (other != http && other->calls.count == 0 && strcmp(other->link.at.where, where) == 0)
+            simba__http_close(other);
+    }
 }
 
 static void on_up(simba__http *http)

@@ -255,8 +255,6 @@ struct etcd_op {
     etcd_answered *answered;
     const char *path;
     simba__buffer body;
-    void (*lost)(
-        etcd_op *op); /* the request has failed before its call was sent, and the call was dropped; may be NULL */
     void (*fini)(etcd_op *op); /* free its members; may be NULL */
 };
 

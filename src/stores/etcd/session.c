@@ -15,7 +15,7 @@
 
 #define MS SIMBA__NS_PER_MS
 
-enum { PAUSE_MS = 50, CLOSE_MS = 1000, DOUBT_MS = 120000 };
+enum { PAUSE_MS = 50, REFUSED_MS = 1000, CLOSE_MS = 1000, DOUBT_MS = 120000 };
 
 static void step(etcd_store *store);
 
@@ -132,7 +132,10 @@ static void unanswered(etcd_store *store, int code, const char *why)
 {
     etcd_session *session = &store->session;
     simba_host *host = store->host;
-    simba__etcd_live_unanswered(&session->live, (simba_local){host->now(host).ns + PAUSE_MS * MS});
+    const int64_t pause_ms = code == SIMBA_EPERM ? REFUSED_MS : PAUSE_MS;
+    if (code == SIMBA_EPERM)
+        host->log(host, SIMBA_LOG_WARN, "etcd %s: the lease cannot be kept alive: %s", store->options.where, why);
+    simba__etcd_live_unanswered(&session->live, (simba_local){host->now(host).ns + pause_ms * MS});
     set_timer(store);
     simba__etcd_contenders_unavailable(store, code, why);
 }

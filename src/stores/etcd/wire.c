@@ -69,7 +69,7 @@ static void put_range_end(simba__buffer *out, const char *folder)
 {
     char end[ETCD_KEY_MAX + 1];
     size_t length = strlen(folder);
-    memcpy(end, folder, length);
+    strcpy(end, folder);
     while (length > 0 && (unsigned char)end[length - 1] == 0xff)
         length--;
     if (length > 0)
