@@ -340,9 +340,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
-                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and SIMBA_NOTE in its environment, and\n"
-                 "leaves its own note in the file SIMBA_NOTE_FILE. simba has exit codes of its own:\n"
-                 "75 not obtained, 79 leadership lost, 69 no store, and others of simba-run(1).",
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and SIMBA_NOTE in its environment.\n"
+                 "Exits with 75 if not obtained, 79 leadership lost, 69 no store; see simba-run(1).",
         CLI_OPTIONS(own),
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .min_operands = 2,

@@ -177,7 +177,7 @@ static void doctor_knows_a_full_disk(void **state)
 /* A store whose module is not there: which package brings it. */
 static void a_missing_module_names_its_package(void **state)
 {
-    static const char *const stores[] = {"redis", "mysql", "postgresql", "zookeeper", "etcd"};
+    static const char *const stores[] = {"redis", "mysql", "postgresql", "zookeeper", "etcd", "kubernetes"};
     setenv("SIMBA_MODULE_PATH", "/nowhere", 1);
     for (size_t i = 0; i < COUNT_OF(stores); i++) {
         char url[64];

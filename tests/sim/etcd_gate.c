@@ -525,8 +525,8 @@ static bool take_request(sim *s, unsigned wire, egate_peer *peer)
     if (!end)
         return false;
     const size_t head = (size_t)(end - peer->in) + 4;
-    char *text = strndup(peer->in, head);
-    if (!text || sscanf(text, "POST %31s HTTP/1.1\r\n", path) != 1)
+    char *text = calloc(1, head + 1);
+    if (!text || !memcpy(text, peer->in, head) || sscanf(text, "POST %31s HTTP/1.1\r\n", path) != 1)
         abort();
     const char *sized = strcasestr(text, "\r\nContent-Length:");
     const size_t size = sized ? strtoul(sized + strlen("\r\nContent-Length:"), NULL, 10) : 0;

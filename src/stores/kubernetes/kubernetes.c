@@ -61,6 +61,8 @@ static bool is_named(const simba__node *node, const void *mutex)
 
 static void drop(kube_mutex *mutex)
 {
+    if (mutex->leads && !mutex->store->closing)
+        simba__kube_label(mutex->store, false); /* it let its lease end */
     simba__list_remove(&mutex->idle);
     simba__table_remove(&mutex->store->mutexes, &mutex->node);
     simba__free(mutex);
@@ -70,26 +72,21 @@ static void drop(kube_mutex *mutex)
  * the mutex over. */
 static void rest(kube_mutex *mutex)
 {
-    kube_store *store = mutex->store;
-    const simba_local now = store->host->now(store->host);
-    if (mutex->first || mutex->watch || mutex->leads)
+    const simba_local now = mutex->store->host->now(mutex->store->host);
+    const bool unsure = mutex->leads && mutex->state.stale;
+    if (mutex->first || mutex->watch)
         return;
-    if (simba__versioned_keep_until(&mutex->state).ns <= now.ns)
+    if (!unsure && simba__versioned_keep_until(&mutex->state).ns <= now.ns)
         drop(mutex);
     else
-        simba__list_append(&store->idle, &mutex->idle);
+        simba__list_append(&mutex->store->idle, &mutex->idle);
 }
 
+/* For each mutex that comes, look whether some may go. */
 static void sweep(kube_store *store)
 {
-    const simba_local now = store->host->now(store->host);
-    for (int i = 0; i < 2 && store->idle.first; i++) {
-        kube_mutex *oldest = SIMBA__OF_ITEM(store->idle.first, kube_mutex, idle);
-        if (simba__versioned_keep_until(&oldest->state).ns <= now.ns)
-            drop(oldest);
-        else
-            simba__list_append(&store->idle, &oldest->idle);
-    }
+    for (int i = 0; i < 2 && store->idle.first; i++)
+        rest(SIMBA__OF_ITEM(store->idle.first, kube_mutex, idle));
 }
 
 static void call_over(kube_call *call, int status, simba__json body, const simba_error *error);

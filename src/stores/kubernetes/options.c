@@ -4,7 +4,7 @@
  *   kubernetes://HOST[:PORT]/NAMESPACE?…         ca=FILE, cert=FILE&key=FILE, token-file=FILE, verify=no; tls=no for `kubectl proxy`
  *   kubernetes://[/NAMESPACE]?config=FILE        the output of `kubectl config view --raw --minify --flatten -o json`
  *
- * The default port is 6443, and 8001 with tls=no. What the URL says comes before what a file says. */
+ * The default port is 6443. What the URL says comes before what a file says. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,8 +235,7 @@ static int take_host(kube_options *options, const simba_url *url, simba_error *e
     size_t count = 0;
     int rc = simba__url_flag(url, "tls", &options->tls, err);
     if (rc == 0)
-        rc = simba__endpoints_parse("kubernetes", simba_url_authority(url), options->tls ? 6443 : 8001, err, &found,
-                                    &count);
+        rc = simba__endpoints_parse("kubernetes", simba_url_authority(url), 6443, err, &found, &count);
     if (rc == 0 && count > 1)
         rc = simba__fail(err, SIMBA_EURL, "a kubernetes URL names one host");
     if (rc == 0)
