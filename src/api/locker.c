@@ -36,6 +36,7 @@ struct simba_locker {
     simba_locker **slots; /* of a turnstile */
     unsigned slot_count;
     simba_locker *turnstile; /* of a slot: which waits for it */
+    bool asked;              /* of a slot: the latest attempt has asked for it */
 };
 
 /* Under the lock. */
@@ -284,14 +285,6 @@ static int check_slots(simba_locker *turnstile, simba_error *err)
     return rc < 0 ? rc : 0;
 }
 
-static simba__slot state_of(const simba_locker *slot)
-{
-    return slot->held                       ? SIMBA__SLOT_HELD
-           : slot->refused                  ? SIMBA__SLOT_TAKEN
-           : slot->candidate.handle.running ? SIMBA__SLOT_ASKED /* or it is still being given back */
-                                            : SIMBA__SLOT_IDLE;
-}
-
 /* In the turnstile: take the first slot that is free, or becomes free. */
 static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local until, simba_error *err)
 {
@@ -300,15 +293,14 @@ static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local un
     const unsigned first = (unsigned)(client->host.random(&client->host) % turnstile->slot_count);
     simba__slot states[SIMBA_SLOTS_MAX];
     unsigned which;
-    for (unsigned i = 0; i < turnstile->slot_count; i++) {
-        turnstile->slots[i]->refused = false;
-        turnstile->slots[i]->acquire_error.code = 0;
-    }
+    for (unsigned i = 0; i < turnstile->slot_count; i++)
+        turnstile->slots[i]->asked = false;
     for (;;) {
         for (unsigned i = 0; i < turnstile->slot_count; i++) {
             simba_locker *slot = turnstile->slots[i];
-            states[i] = state_of(slot);
-            if (states[i] == SIMBA__SLOT_IDLE && slot->acquire_error.code != 0)
+            const bool running = slot->candidate.handle.running;
+            states[i] = simba__slots_state(slot->asked, running, slot->refused, slot->held);
+            if (slot->asked && !running && !slot->held && slot->acquire_error.code != 0)
                 return explain(slot, timeout_ms, err);
         }
         const simba__slots_move move = simba__slots_decide(states, turnstile->slot_count, first, &which);
@@ -328,6 +320,9 @@ static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local un
                                turnstile->slot_count);
         if (move == SIMBA__SLOTS_ASK) {
             simba_locker *slot = turnstile->slots[which];
+            slot->asked = true;
+            slot->refused = false;
+            slot->acquire_error.code = 0;
             slot->reason = SIMBA_REASON_NONE;
             slot->candidate.machine.try_once = timeout_ms == 0;
             slot->candidate.machine.min_hold_ns = 0;
@@ -540,10 +535,11 @@ uint64_t simba_locker_token(const simba_locker *locker)
 
 int simba_locker_slot(const simba_locker *locker)
 {
-    if (!locker || !locker->slots || simba_locker_held_for_ms(locker) == 0)
-        return 0;
+    const simba_locker *shown = locker ? locker->shown : NULL; /* once: another thread may call acquire meanwhile */
     int slot = 0;
-    while (locker->slots[slot] != locker->shown)
+    if (!shown || !locker->slots || simba__candidate_held_for_ns(&shown->candidate) == 0)
+        return 0;
+    while (locker->slots[slot] != shown)
         slot++;
     return slot + 1;
 }
