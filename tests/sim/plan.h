@@ -9,8 +9,8 @@
 
 enum {
     SIM_PROCESSES = 5,
-    SIM_MUTEXES = 4,
-    SIM_CONTENDERS = 16,
+    SIM_MUTEXES = 3,
+    SIM_CONTENDERS = 12,
     SIM_APPS = 4,
     SIM_OBSERVERS = 2,
     SIM_ITEMS = 64,

@@ -68,7 +68,7 @@ void sim_free(sim *s)
 
 const char *sim_mutex_name(unsigned mutex)
 {
-    static const char *const names[SIM_MUTEXES] = {"m0", "m1", "m2", "m3"};
+    static const char *const names[SIM_MUTEXES] = {"m0", "m1", "m2"};
     return names[mutex];
 }
 

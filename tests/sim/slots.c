@@ -2,8 +2,8 @@
  * handle for each, the turnstile's first, and does what src/api/locker.c does for a thread in acquire (acquire_slot, take_slot): by
  * the same decisions of core/slots.h. Some time after something has happened to a handle, that thread wakes and looks.
  *
- * What is checked: nobody is let in without a slot that the store has granted, never more than there are slots, and nobody overtakes
- * the one in the turnstile. When all is well, nobody leaves any more for a while: then all slots must be taken if enough want one
+ * What is checked: nobody is let in without a slot that the store has granted, never more than there are slots, and nobody takes
+ * one who is not in the turnstile. When all is well, nobody leaves any more for a while: then all slots must be taken if enough want one
  * (L1). Then one leaves, and the one in the turnstile must follow (L2). */
 #include "core/slots.h"
 
@@ -63,22 +63,23 @@ static bool is_inside(sim *s, const sim_app *app)
 
 /* --- checks ------------------------------------------------------------------------------------------ */
 
-static void check_entered(sim *s, const sim_app *app)
+/* One that has lost the turnstile goes on waiting for the slots, and is ahead of those who came into it later. */
+static void check_in_turnstile(sim *s, const sim_app *app)
 {
     const sim_handle *turnstile = handle_of(s, app, 0);
+    if (turnstile->candidate.machine.phase != SIMBA__HOLD && !app->lost_turnstile)
+        check_broken(s, "L2", "%s takes a slot although it is not in the turnstile", turnstile->name);
+}
+
+static void check_entered(sim *s, const sim_app *app)
+{
     const sim_handle *slot = handle_of(s, app, app->shown);
-    /* While its machine thinks so, the promise of the turnstile itself is judged. */
-    const bool has_left = turnstile->candidate.machine.phase != SIMBA__HOLD && !app->lost_turnstile;
     unsigned inside = 0;
+    check_in_turnstile(s, app);
     if (!slot->held)
         check_broken(s, "S1", "%s was let in without holding the slot", slot->name);
-    for (unsigned i = 0; i < apps(s); i++) {
-        const sim_app *other = &s->app[i];
-        inside += is_inside(s, other);
-        if (other != app && has_left && is_in_turnstile(s, other))
-            check_broken(s, "L2", "%s took a slot although %s was in the turnstile", turnstile->name,
-                         handle_of(s, other, 0)->name);
-    }
+    for (unsigned i = 0; i < apps(s); i++)
+        inside += is_inside(s, &s->app[i]);
     if (inside > s->plan->slots)
         check_broken(s, "S1", "%u hold one of %u slots", inside, s->plan->slots);
 }
@@ -140,6 +141,7 @@ static void choose(sim *s, sim_app *app)
         enter(s, app, which);
     } else if (move == SIMBA__SLOTS_ASK) {
         sim_handle *slot = handle_of(s, app, which + 1);
+        check_in_turnstile(s, app);
         slot->asked = true;
         slot->refused = false;
         slot->candidate.machine.try_once = app->try_once;
