@@ -146,6 +146,7 @@ static int make_slots(simba_locker *turnstile, const simba_locker_options *optio
     char name[SIMBA_MUTEX_BYTES + 8];
     int rc = 0;
     own.id = turnstile->candidate.id;
+    own.timing.initial_delay_ms = 0; /* the turnstile has had it */
     turnstile->min_hold_ms = 0;
     turnstile->slots = simba__calloc((size_t)options->slots, sizeof *turnstile->slots);
     if (!turnstile->slots)
@@ -169,12 +170,15 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
     if (!client || !ret_locker)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_locker" : "client");
     simba_locker_options own = SIMBA_LOCKER_OPTIONS_INIT;
-    simba_locker *locker;
+    simba_locker *locker = NULL;
     int rc = simba__sized_take("simba_locker_options", options, &own, err);
     if (rc == 0)
         rc = check_rules(client, &own, err);
+    simba_locker_options first = own;
+    if (own.slots > 0)
+        first.timing.hold_limit_ms = 0; /* how long the turnstile is held is not the holder's affair */
     if (rc == 0)
-        rc = make(client, mutex, &own, err, &locker);
+        rc = make(client, mutex, &first, err, &locker);
     if (rc < 0)
         return rc;
     if (own.slots > 0)

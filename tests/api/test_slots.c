@@ -366,6 +366,61 @@ static void a_late_answer_is_not_believed(void **state)
     client_close(client);
 }
 
+/* The delay before an acquire is one, however many slots are asked for. */
+static void one_delay(void **state)
+{
+    (void)state;
+    enum { SLOTS = 8, DELAY_MS = 500 };
+    simba_client *client = client_open(NULL);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *holder[SLOTS], *late = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        holder[i] = locker_new(client, SLOTS);
+        assert_rc(0, simba_locker_acquire(holder[i], -1, NULL));
+    }
+    options.slots = SLOTS;
+    options.timing.initial_delay_ms = DELAY_MS;
+    assert_rc(0, simba_locker_new(client, "m", &options, NULL, &late));
+    const int64_t began_at = now_ms();
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(late, 0, NULL));
+    assert_in_range(now_ms() - began_at, DELAY_MS, SLOTS * DELAY_MS);
+    simba_locker_free(late);
+    for (int i = 0; i < SLOTS; i++)
+        simba_locker_free(holder[i]);
+    client_close(client);
+}
+
+/* Who waits for a slot may wait for longer than a slot may be held, and stays the next. */
+static void the_hold_limit_is_the_slots(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *holder = locker_new(client, 1), *waiter = NULL;
+    simba_lease lease = SIMBA_LEASE_INIT;
+    struct attempt waits;
+    options.slots = 1;
+    options.timing.ttl_ms = 100;
+    options.timing.hold_limit_ms = 100;
+    assert_rc(0, simba_locker_new(client, "m", &options, NULL, &waiter));
+    assert_rc(0, simba_locker_acquire(holder, -1, NULL));
+    AWAIT(!is_owned(client, "m"));
+    attempt_start(&waits, waiter);
+    AWAIT(is_owned(client, "m"));
+    const int64_t until = now_ms() + 300;
+    assert_false(WITHIN(300, !is_owned(client, "m")));
+    assert_true(now_ms() >= until);
+    assert_rc(0, simba_locker_release(holder, NULL));
+    AWAIT(waits.done);
+    assert_rc(0, waits.rc);
+    AWAIT(simba_locker_lease(waiter, &lease) == 0 && lease.held_for_ms == 0); /* its limit */
+    assert_int_equal(simba_locker_reason(waiter), SIMBA_REASON_HOLD_LIMIT);
+    runner_join(&waits.runner);
+    simba_locker_free(waiter);
+    simba_locker_free(holder);
+    client_close(client);
+}
+
 /* Another thread may look at a locker at any time. */
 struct looker {
     simba_locker *locker;
@@ -432,11 +487,18 @@ static void closed_while_they_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(at_most_so_many), TEST(the_turnstile_is_not_held),
-        TEST(in_order),        TEST(all_agree_on_the_number),
-        TEST(bad_options),     TEST(a_crowd),
-        TEST(a_waiter_is_told_of_an_error), TEST(a_late_answer_is_not_believed),
-        TEST(looked_at_from_elsewhere), TEST(closed_while_they_wait),
+        TEST(at_most_so_many),
+        TEST(the_turnstile_is_not_held),
+        TEST(in_order),
+        TEST(all_agree_on_the_number),
+        TEST(bad_options),
+        TEST(a_crowd),
+        TEST(a_waiter_is_told_of_an_error),
+        TEST(a_late_answer_is_not_believed),
+        TEST(one_delay),
+        TEST(the_hold_limit_is_the_slots),
+        TEST(looked_at_from_elsewhere),
+        TEST(closed_while_they_wait),
     };
     return cmocka_run_group_tests(tests, register_teller, NULL);
 }
