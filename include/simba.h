@@ -668,8 +668,8 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
  * free and close wait for that.
  * Errors: ETIMEDOUT (another contender owned it all the time; the text names it), ECANCELED, ESTATE (a second acquire
  * while held or waiting: a locker is not re-entrant), EUNAVAILABLE (the only or last try could not reach the store),
- * ETOOSOON (once_per_ms), and at once any permanent error of the store. With once_per_ms it sends up to three more
- * requests to the store, and each may take as long as a request may. */
+ * ETOOSOON (once_per_ms), and at once any permanent error of the store. With once_per_ms or slots it sends up to three
+ * more requests to the store, and each may take as long as a request may. */
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
 
 /* Record how a run under once_per_ms has ended, and when by the store's clock: 0 is success, any other number is the

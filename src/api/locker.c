@@ -36,6 +36,7 @@ struct simba_locker {
     simba_locker **slots; /* of a turnstile */
     unsigned slot_count;
     simba_locker *turnstile; /* of a slot: which waits for it */
+    bool asked;              /* of a slot: the latest attempt has asked for it */
 };
 
 /* Under the lock. */
@@ -145,6 +146,7 @@ static int make_slots(simba_locker *turnstile, const simba_locker_options *optio
     char name[SIMBA_MUTEX_BYTES + 8];
     int rc = 0;
     own.id = turnstile->candidate.id;
+    own.timing.initial_delay_ms = 0; /* the turnstile has had it */
     turnstile->min_hold_ms = 0;
     turnstile->slots = simba__calloc((size_t)options->slots, sizeof *turnstile->slots);
     if (!turnstile->slots)
@@ -168,12 +170,15 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
     if (!client || !ret_locker)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_locker" : "client");
     simba_locker_options own = SIMBA_LOCKER_OPTIONS_INIT;
-    simba_locker *locker;
+    simba_locker *locker = NULL;
     int rc = simba__sized_take("simba_locker_options", options, &own, err);
     if (rc == 0)
         rc = check_rules(client, &own, err);
+    simba_locker_options first = own;
+    if (own.slots > 0)
+        first.timing.hold_limit_ms = 0; /* how long the turnstile is held is not the holder's affair */
     if (rc == 0)
-        rc = make(client, mutex, &own, err, &locker);
+        rc = make(client, mutex, &first, err, &locker);
     if (rc < 0)
         return rc;
     if (own.slots > 0)
@@ -284,14 +289,6 @@ static int check_slots(simba_locker *turnstile, simba_error *err)
     return rc < 0 ? rc : 0;
 }
 
-static simba__slot state_of(const simba_locker *slot)
-{
-    return slot->held                       ? SIMBA__SLOT_HELD
-           : slot->refused                  ? SIMBA__SLOT_TAKEN
-           : slot->candidate.handle.running ? SIMBA__SLOT_ASKED /* or it is still being given back */
-                                            : SIMBA__SLOT_IDLE;
-}
-
 /* In the turnstile: take the first slot that is free, or becomes free. */
 static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local until, simba_error *err)
 {
@@ -300,15 +297,14 @@ static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local un
     const unsigned first = (unsigned)(client->host.random(&client->host) % turnstile->slot_count);
     simba__slot states[SIMBA_SLOTS_MAX];
     unsigned which;
-    for (unsigned i = 0; i < turnstile->slot_count; i++) {
-        turnstile->slots[i]->refused = false;
-        turnstile->slots[i]->acquire_error.code = 0;
-    }
+    for (unsigned i = 0; i < turnstile->slot_count; i++)
+        turnstile->slots[i]->asked = false;
     for (;;) {
         for (unsigned i = 0; i < turnstile->slot_count; i++) {
             simba_locker *slot = turnstile->slots[i];
-            states[i] = state_of(slot);
-            if (states[i] == SIMBA__SLOT_IDLE && slot->acquire_error.code != 0)
+            const bool running = slot->candidate.handle.running;
+            states[i] = simba__slots_state(slot->asked, running, slot->refused, slot->held);
+            if (slot->asked && !running && !slot->held && slot->acquire_error.code != 0)
                 return explain(slot, timeout_ms, err);
         }
         const simba__slots_move move = simba__slots_decide(states, turnstile->slot_count, first, &which);
@@ -328,6 +324,9 @@ static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local un
                                turnstile->slot_count);
         if (move == SIMBA__SLOTS_ASK) {
             simba_locker *slot = turnstile->slots[which];
+            slot->asked = true;
+            slot->refused = false;
+            slot->acquire_error.code = 0;
             slot->reason = SIMBA_REASON_NONE;
             slot->candidate.machine.try_once = timeout_ms == 0;
             slot->candidate.machine.min_hold_ns = 0;
@@ -540,10 +539,11 @@ uint64_t simba_locker_token(const simba_locker *locker)
 
 int simba_locker_slot(const simba_locker *locker)
 {
-    if (!locker || !locker->slots || simba_locker_held_for_ms(locker) == 0)
-        return 0;
+    const simba_locker *shown = locker ? locker->shown : NULL; /* once: another thread may call acquire meanwhile */
     int slot = 0;
-    while (locker->slots[slot] != locker->shown)
+    if (!shown || !locker->slots || simba__candidate_held_for_ns(&shown->candidate) == 0)
+        return 0;
+    while (locker->slots[slot] != shown)
         slot++;
     return slot + 1;
 }

@@ -6,6 +6,15 @@
 
 #include "util/error.h"
 
+simba__slot simba__slots_state(bool asked, bool running, bool refused, bool held)
+{
+    if (asked && held)
+        return SIMBA__SLOT_HELD;
+    if (asked && refused)
+        return SIMBA__SLOT_TAKEN;
+    return running ? SIMBA__SLOT_ASKED : SIMBA__SLOT_IDLE;
+}
+
 simba__slots_move simba__slots_decide(const simba__slot *slots, unsigned count, unsigned first, unsigned *ret_slot)
 {
     simba__slots_move move = SIMBA__SLOTS_FULL;

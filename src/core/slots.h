@@ -26,6 +26,10 @@ typedef enum simba__slots_move {
     SIMBA__SLOTS_ENTER, /* this slot is held: give back the turnstile and all others */
 } simba__slots_move;
 
+/* `asked`: in this attempt. What is left of the one before tells nothing: it is given back, and then it can be asked for. `running`:
+ * the store is asked for it, or waited for, or told that it is given back. */
+simba__slot simba__slots_state(bool asked, bool running, bool refused, bool held);
+
 /* What to do now, and with which slot. `first` is where to begin, which spreads the contenders over the slots. */
 simba__slots_move simba__slots_decide(const simba__slot *slots, unsigned count, unsigned first, unsigned *ret_slot);
 

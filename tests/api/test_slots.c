@@ -1,4 +1,5 @@
 /* Lockers with slots: at most N hold a mutex, in the order in which they came, and all agree on N. */
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "support.h"
@@ -239,12 +240,265 @@ static void a_crowd(void **state)
     client_close(client);
 }
 
+/* --- a store that answers as a test tells it to ------------------------------------------------------ */
+
+/* It grants everything but m#1: that is taken, or it says nothing, or that it refuses for good. */
+enum say { TAKEN, NOTHING, REFUSED, MINE };
+
+static _Atomic(enum say) says;
+static atomic_uint notes_read, asked, released;
+
+struct teller {
+    simba_request *silent; /* waits for an answer */
+    uint64_t token;
+};
+
+static void answer(struct teller *store, simba_request *request, enum say say)
+{
+    simba_reply *reply = &request->reply;
+    *reply = (simba_reply){.now_ms = stub_host->epoch_us(stub_host) / 1000};
+    reply->outcome = request->op == SIMBA_OP_READ_NOTE ? SIMBA_NOT_MINE : SIMBA_MINE;
+    if (say == REFUSED) {
+        (stub_host->fail)(stub_host, request, SIMBA_EPERM, "not for you");
+        return;
+    }
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW) {
+        reply->outcome = say == MINE ? SIMBA_MINE : SIMBA_NOT_MINE;
+        reply->owner.token = ++store->token;
+        strcpy(reply->owner.id, say == MINE ? request->id : "another");
+        reply->owner.ttl_at_ms = reply->now_ms + (say == MINE ? request->ttl_ms : 20); /* the waiter asks again soon */
+        reply->owner.transition_at_ms = reply->owner.ttl_at_ms + (say == MINE ? request->transition_ms : 20);
+    }
+    stub_host->complete(stub_host, request);
+}
+
+static void teller_submit(void *self, simba_request *request)
+{
+    struct teller *store = self;
+    const bool of_slot = strcmp(request->mutex, "m#1") == 0;
+    if (request->op == SIMBA_OP_ACQUIRE && of_slot) {
+        const enum say say = atomic_load(&says);
+        atomic_fetch_add(&asked, 1);
+        if (say == NOTHING)
+            store->silent = request;
+        else
+            answer(store, request, say);
+        return;
+    }
+    atomic_fetch_add(&notes_read, request->op == SIMBA_OP_READ_NOTE);
+    atomic_fetch_add(&released, of_slot && request->op == SIMBA_OP_RELEASE);
+    answer(store, request, MINE);
+}
+
+static void teller_woken(void *self)
+{
+    struct teller *store = self;
+    simba_request *request = store->silent;
+    store->silent = NULL;
+    if (request)
+        answer(store, request, TAKEN);
+}
+
+static int register_teller(void **state)
+{
+    (void)state;
+    static const char *const schemes[] = {"teller", NULL};
+    return stub_register((simba_backend){
+        .schemes = schemes,
+        .instance_size = sizeof(struct teller),
+        .caps = SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
+        .submit = teller_submit,
+        .woken = teller_woken,
+    });
+}
+
+static simba_client *open_teller(enum say say)
+{
+    simba_client *client = NULL;
+    simba_error err = {0};
+    atomic_store(&says, say);
+    atomic_store(&notes_read, 0);
+    atomic_store(&asked, 0);
+    atomic_store(&released, 0);
+    if (simba_client_open("teller://here", NULL, &err, &client) < 0)
+        fail_msg("%s", err.text);
+    return client;
+}
+
+/* Who waits for a slot and is refused it for good is told so, as with any mutex, and does not wait for ever. */
+static void a_waiter_is_told_of_an_error(void **state)
+{
+    (void)state;
+    simba_client *client = open_teller(TAKEN);
+    simba_locker *locker = locker_new(client, 1);
+    struct attempt waits;
+    attempt_start(&waits, locker);
+    AWAIT(atomic_load(&asked) > 0);
+    assert_false(waits.done);
+    atomic_store(&says, REFUSED);
+    AWAIT(waits.done);
+    runner_join(&waits.runner);
+    assert_rc(SIMBA_EPERM, waits.rc);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+/* That a slot was taken when the attempt before asked for it tells this one nothing: it asks once more. */
+static void a_late_answer_is_not_believed(void **state)
+{
+    (void)state;
+    simba_client *client = open_teller(NOTHING);
+    simba_locker *locker = locker_new(client, 1);
+    struct attempt waits;
+    assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, 30, NULL));
+    assert_int_equal(atomic_load(&asked), 1);
+    attempt_start(&waits, locker);
+    AWAIT(atomic_load(&notes_read) == 2);
+    assert_rc(SIMBA_ESTATE, simba_locker_acquire(locker, 0, NULL)); /* so it has got on to the slot */
+    atomic_store(&says, MINE);
+    stub_host->wake(stub_host);
+    AWAIT(waits.done);
+    runner_join(&waits.runner);
+    assert_rc(0, waits.rc);
+    assert_int_equal(simba_locker_slot(locker), 1);
+    assert_int_equal(atomic_load(&asked), 2);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+/* The delay before an acquire is one, however many slots are asked for. */
+static void one_delay(void **state)
+{
+    (void)state;
+    enum { SLOTS = 8, DELAY_MS = 500 };
+    simba_client *client = client_open(NULL);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *holder[SLOTS], *late = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        holder[i] = locker_new(client, SLOTS);
+        assert_rc(0, simba_locker_acquire(holder[i], -1, NULL));
+    }
+    options.slots = SLOTS;
+    options.timing.initial_delay_ms = DELAY_MS;
+    assert_rc(0, simba_locker_new(client, "m", &options, NULL, &late));
+    const int64_t began_at = now_ms();
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(late, 0, NULL));
+    assert_in_range(now_ms() - began_at, DELAY_MS, SLOTS * DELAY_MS);
+    simba_locker_free(late);
+    for (int i = 0; i < SLOTS; i++)
+        simba_locker_free(holder[i]);
+    client_close(client);
+}
+
+/* Who waits for a slot may wait for longer than a slot may be held, and stays the next. */
+static void the_hold_limit_is_the_slots(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *holder = locker_new(client, 1), *waiter = NULL;
+    simba_lease lease = SIMBA_LEASE_INIT;
+    struct attempt waits;
+    options.slots = 1;
+    options.timing.ttl_ms = 100;
+    options.timing.hold_limit_ms = 100;
+    assert_rc(0, simba_locker_new(client, "m", &options, NULL, &waiter));
+    assert_rc(0, simba_locker_acquire(holder, -1, NULL));
+    AWAIT(!is_owned(client, "m"));
+    attempt_start(&waits, waiter);
+    AWAIT(is_owned(client, "m"));
+    const int64_t until = now_ms() + 300;
+    assert_false(WITHIN(300, !is_owned(client, "m")));
+    assert_true(now_ms() >= until);
+    assert_rc(0, simba_locker_release(holder, NULL));
+    AWAIT(waits.done);
+    assert_rc(0, waits.rc);
+    AWAIT(simba_locker_lease(waiter, &lease) == 0 && lease.held_for_ms == 0); /* its limit */
+    assert_int_equal(simba_locker_reason(waiter), SIMBA_REASON_HOLD_LIMIT);
+    runner_join(&waits.runner);
+    simba_locker_free(waiter);
+    simba_locker_free(holder);
+    client_close(client);
+}
+
+/* Another thread may look at a locker at any time. */
+struct looker {
+    simba_locker *locker;
+    bool over;
+    struct runner runner;
+};
+
+static void look(void *arg)
+{
+    struct looker *self = arg;
+    bool over = false;
+    while (!over) {
+        EXPECT(simba_locker_slot(self->locker) <= 3);
+        board_lock();
+        over = self->over;
+        board_unlock();
+    }
+}
+
+static void looked_at_from_elsewhere(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct looker looker = {.locker = locker_new(client, 3)};
+    runner_start(&looker.runner, look, &looker);
+    for (int i = 0; i < 50; i++) {
+        assert_rc(0, simba_locker_acquire(looker.locker, -1, NULL));
+        assert_rc(0, simba_locker_release(looker.locker, NULL));
+    }
+    board_lock();
+    looker.over = true;
+    board_unlock();
+    runner_join(&looker.runner);
+    simba_locker_free(looker.locker);
+    client_close(client);
+}
+
+/* Close while one waits in the turnstile, and one behind it. */
+static void closed_while_they_wait(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *holder = locker_new(client, 2), *other = locker_new(client, 2);
+    simba_locker *first = locker_new(client, 2), *second = locker_new(client, 2);
+    struct attempt one, two;
+    assert_rc(0, simba_locker_acquire(holder, -1, NULL));
+    assert_rc(0, simba_locker_acquire(other, -1, NULL));
+    AWAIT(!is_owned(client, "m"));
+    attempt_start(&one, first);
+    AWAIT(is_owned(client, "m"));
+    attempt_start(&two, second);
+    AWAIT(client_stats(client).waiting > 2);
+    simba_client_close(client);
+    runner_join(&one.runner);
+    runner_join(&two.runner);
+    assert_rc(SIMBA_ECLOSED, one.rc);
+    assert_rc(SIMBA_ECLOSED, two.rc);
+    simba_locker_free(first);
+    simba_locker_free(second);
+    simba_locker_free(holder);
+    simba_locker_free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(at_most_so_many), TEST(the_turnstile_is_not_held),
-        TEST(in_order),        TEST(all_agree_on_the_number),
-        TEST(bad_options),     TEST(a_crowd),
+        TEST(at_most_so_many),
+        TEST(the_turnstile_is_not_held),
+        TEST(in_order),
+        TEST(all_agree_on_the_number),
+        TEST(bad_options),
+        TEST(a_crowd),
+        TEST(a_waiter_is_told_of_an_error),
+        TEST(a_late_answer_is_not_believed),
+        TEST(one_delay),
+        TEST(the_hold_limit_is_the_slots),
+        TEST(looked_at_from_elsewhere),
+        TEST(closed_while_they_wait),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, register_teller, NULL);
 }

@@ -117,7 +117,7 @@ void check_revoked(sim *s, unsigned mutex, uint64_t token)
 
 /* --- S1: one at a time ------------------------------------------------------------------------------- */
 
-static bool holds(const sim *s, const sim_handle *handle)
+bool check_holds(const sim *s, const sim_handle *handle)
 {
     return handle->is_contender && handle_held_ns(s, handle) > 0 &&
            !was_revoked(s, handle->mutex, handle->candidate.machine.token);
@@ -125,12 +125,12 @@ static bool holds(const sim *s, const sim_handle *handle)
 
 static void check_alone(sim *s, const sim_handle *handle)
 {
-    if (!holds(s, handle))
+    if (!check_holds(s, handle))
         return;
     s->checks.owned_at[handle->mutex] = s->now;
     for (unsigned i = 0; i < s->handles; i++) {
         const sim_handle *other = &s->handle[i];
-        if (other == handle || other->mutex != handle->mutex || !holds(s, other))
+        if (other == handle || other->mutex != handle->mutex || !check_holds(s, other))
             continue;
         const uint64_t mine = handle->candidate.machine.token, theirs = other->candidate.machine.token;
         s->verdict.two = !s->verdict.promise;
@@ -394,7 +394,7 @@ void check_settled(sim *s)
             if (handle->mutex != m || !contends(s, handle))
                 continue;
             wanted |= !handle->locker;
-            owned |= holds(s, handle) || revoked_in_vain(s, handle);
+            owned |= check_holds(s, handle) || revoked_in_vain(s, handle);
         }
         if (wanted && !owned)
             check_broken(s, "L1", "nobody owns mutex %u, although it is wanted and all is well", m);

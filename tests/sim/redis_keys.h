@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum {
-    SIM_KEYS = 10, /* four of each mutex, and room for those that have just ended */
+    SIM_KEYS = 14, /* four of each mutex, and room for those that have just ended */
     SIM_FIELDS = 12,
     SIM_QUEUE = 16,
     SIM_NAME = 48,  /* of a key or a channel */

@@ -38,6 +38,20 @@ static void asks_one_after_another(void **state)
     }
 }
 
+/* What the attempt before has left tells nothing about a slot, whatever it was. */
+static void knows_its_own_answers(void **state)
+{
+    (void)state;
+    for (unsigned bits = 0; bits < 16; bits++) {
+        const bool asked = bits & 1, running = bits & 2, refused = bits & 4, held = bits & 8;
+        const simba__slot slot = simba__slots_state(asked, running, refused, held);
+        assert_int_equal(slot == SIMBA__SLOT_HELD, asked && held);
+        assert_int_equal(slot == SIMBA__SLOT_TAKEN, asked && refused && !held);
+        assert_true(slot != SIMBA__SLOT_IDLE || !running);
+        assert_true(asked || slot == (running ? SIMBA__SLOT_ASKED : SIMBA__SLOT_IDLE));
+    }
+}
+
 static void the_note_counts(void **state)
 {
     static const struct {
@@ -69,6 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(asks_one_after_another),
+        cmocka_unit_test(knows_its_own_answers),
         cmocka_unit_test(the_note_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
