@@ -179,7 +179,7 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
         first.timing.hold_limit_ms = 0; /* how long the turnstile is held is not the holder's affair */
     if (rc == 0)
         rc = make(client, mutex, &first, err, &locker);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     if (own.slots > 0)
         rc = make_slots(locker, &own, err);
