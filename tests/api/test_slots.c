@@ -1,6 +1,8 @@
 /* Lockers with slots: at most N hold a mutex, in the order in which they came, and all agree on N. */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -458,6 +460,29 @@ static void looked_at_from_elsewhere(void **state)
     client_close(client);
 }
 
+/* A child process has nothing of what its parent holds, and frees what it does not want. */
+static void not_the_child_s(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker = locker_new(client, 2);
+    int status = -1;
+    assert_rc(0, simba_locker_acquire(locker, -1, NULL));
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool good = simba_locker_slot(locker) == 0 && simba_locker_token(locker) == 0 &&
+                          simba_locker_acquire(locker, 0, NULL) == SIMBA_EFORKED &&
+                          simba_locker_release(locker, NULL) == SIMBA_EFORKED;
+        simba_locker_free(locker);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_in_range(simba_locker_slot(locker), 1, 2);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 /* Close while one waits in the turnstile, and one behind it. */
 static void closed_while_they_wait(void **state)
 {
@@ -499,6 +524,7 @@ int main(void)
         TEST(the_hold_limit_is_the_slots),
         TEST(looked_at_from_elsewhere),
         TEST(closed_while_they_wait),
+        TEST(not_the_child_s),
     };
     return cmocka_run_group_tests(tests, register_teller, NULL);
 }
