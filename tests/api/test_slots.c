@@ -423,43 +423,6 @@ static void the_hold_limit_is_the_slots(void **state)
     client_close(client);
 }
 
-/* Another thread may look at a locker at any time. */
-struct looker {
-    simba_locker *locker;
-    bool over;
-    struct runner runner;
-};
-
-static void look(void *arg)
-{
-    struct looker *self = arg;
-    bool over = false;
-    while (!over) {
-        EXPECT(simba_locker_slot(self->locker) <= 3);
-        board_lock();
-        over = self->over;
-        board_unlock();
-    }
-}
-
-static void looked_at_from_elsewhere(void **state)
-{
-    (void)state;
-    simba_client *client = client_open(NULL);
-    struct looker looker = {.locker = locker_new(client, 3)};
-    runner_start(&looker.runner, look, &looker);
-    for (int i = 0; i < 50; i++) {
-        assert_rc(0, simba_locker_acquire(looker.locker, -1, NULL));
-        assert_rc(0, simba_locker_release(looker.locker, NULL));
-    }
-    board_lock();
-    looker.over = true;
-    board_unlock();
-    runner_join(&looker.runner);
-    simba_locker_free(looker.locker);
-    client_close(client);
-}
-
 /* A child process has nothing of what its parent holds, and frees what it does not want. */
 static void not_the_child_s(void **state)
 {
@@ -522,7 +485,6 @@ int main(void)
         TEST(a_late_answer_is_not_believed),
         TEST(one_delay),
         TEST(the_hold_limit_is_the_slots),
-        TEST(looked_at_from_elsewhere),
         TEST(closed_while_they_wait),
         TEST(not_the_child_s),
     };
