@@ -245,7 +245,7 @@ static void a_crowd(void **state)
 /* --- a store that answers as a test tells it to ------------------------------------------------------ */
 
 /* It grants everything but m#1: that is taken, or it says nothing, or that it refuses for good. */
-enum say { TAKEN, NOTHING, REFUSED, MINE };
+enum say { TAKEN, NOTHING, REFUSED, AWAY, MINE };
 
 static _Atomic(enum say) says;
 static atomic_uint notes_read, asked, released;
@@ -260,8 +260,8 @@ static void answer(struct teller *store, simba_request *request, enum say say)
     simba_reply *reply = &request->reply;
     *reply = (simba_reply){.now_ms = stub_host->epoch_us(stub_host) / 1000};
     reply->outcome = request->op == SIMBA_OP_READ_NOTE ? SIMBA_NOT_MINE : SIMBA_MINE;
-    if (say == REFUSED) {
-        (stub_host->fail)(stub_host, request, SIMBA_EPERM, "not for you");
+    if (say == REFUSED || say == AWAY) {
+        (stub_host->fail)(stub_host, request, say == AWAY ? SIMBA_EUNAVAILABLE : SIMBA_EPERM, "not for you");
         return;
     }
     if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW) {
@@ -364,6 +364,24 @@ static void a_late_answer_is_not_believed(void **state)
     assert_rc(0, waits.rc);
     assert_int_equal(simba_locker_slot(locker), 1);
     assert_int_equal(atomic_load(&asked), 2);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+/* A part of the store that cannot be asked for its slot does not keep anybody from the others. */
+static void a_part_of_the_store_is_away(void **state)
+{
+    (void)state;
+    simba_client *client = open_teller(AWAY);
+    for (int i = 0; i < 20; i++) { /* which slot comes first is chance */
+        simba_locker *locker = locker_new(client, 2);
+        assert_rc(0, simba_locker_acquire(locker, -1, NULL));
+        assert_int_equal(simba_locker_slot(locker), 2);
+        simba_locker_free(locker);
+    }
+    assert_true(atomic_load(&asked) > 0);
+    simba_locker *locker = locker_new(client, 1);
+    assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, 30, NULL));
     simba_locker_free(locker);
     client_close(client);
 }
@@ -483,6 +501,7 @@ int main(void)
         TEST(a_crowd),
         TEST(a_waiter_is_told_of_an_error),
         TEST(a_late_answer_is_not_believed),
+        TEST(a_part_of_the_store_is_away),
         TEST(one_delay),
         TEST(the_hold_limit_is_the_slots),
         TEST(closed_while_they_wait),

@@ -179,7 +179,7 @@ static void acquire(sim *s, sim_app *app)
 void slots_told(sim *s, sim_handle *handle, const simba__event *event, const simba__actions *actions)
 {
     sim_app *app = app_of(s, handle);
-    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0 && actions->was_op == SIMBA_OP_ACQUIRE)
+    if (event->kind == SIMBA__EV_REPLY && actions->was_op == SIMBA_OP_ACQUIRE)
         handle->refused = !actions->acquired;
     if (actions->acquired)
         handle->held = true;
