@@ -53,7 +53,7 @@ static void told(simba__candidate *candidate, const simba__step *step)
         else if (step->actions->was_op == SIMBA_OP_ACQUIRE)
             error->code = 0;
     }
-    if (event->kind == SIMBA__EV_REPLY && step->actions->was_op == SIMBA_OP_ACQUIRE)
+    if (event->kind == SIMBA__EV_REPLY && !withdrawn && step->actions->was_op == SIMBA_OP_ACQUIRE)
         locker->refused = !step->actions->acquired;
     if (step->actions->released && !locker->slots)
         locker->reason = (uint8_t)step->actions->reason;
