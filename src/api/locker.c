@@ -29,7 +29,7 @@ struct simba_locker {
     bool held;                 /* acquire succeeded, and release has not been called */
     bool releasing;            /* a thread is in release */
     bool cancelled;
-    bool refused;   /* the store has answered that somebody else owns it */
+    bool refused;   /* somebody else owns it, or the store could not be asked: the machine goes on trying */
     uint8_t reason; /* why leadership ended while held */
     /* The locker that the application asks about: this one; of a turnstile the slot that it has entered, or the first. */
     _Atomic(simba_locker *) shown;
@@ -53,7 +53,7 @@ static void told(simba__candidate *candidate, const simba__step *step)
         else if (step->actions->was_op == SIMBA_OP_ACQUIRE)
             error->code = 0;
     }
-    if (event->kind == SIMBA__EV_REPLY && !event->error && step->actions->was_op == SIMBA_OP_ACQUIRE)
+    if (event->kind == SIMBA__EV_REPLY && !withdrawn && step->actions->was_op == SIMBA_OP_ACQUIRE)
         locker->refused = !step->actions->acquired;
     if (step->actions->released && !locker->slots)
         locker->reason = (uint8_t)step->actions->reason;
@@ -300,11 +300,13 @@ static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local un
     for (unsigned i = 0; i < turnstile->slot_count; i++)
         turnstile->slots[i]->asked = false;
     for (;;) {
+        simba_locker *failed = NULL;
         for (unsigned i = 0; i < turnstile->slot_count; i++) {
             simba_locker *slot = turnstile->slots[i];
             const bool running = slot->candidate.handle.running;
             states[i] = simba__slots_state(slot->asked, running, slot->refused, slot->held);
-            if (slot->asked && !running && !slot->held && slot->acquire_error.code != 0)
+            failed = slot->asked && !slot->held && slot->acquire_error.code != 0 ? slot : failed;
+            if (failed == slot && !running)
                 return explain(slot, timeout_ms, err);
         }
         const simba__slots_move move = simba__slots_decide(states, turnstile->slot_count, first, &which);
@@ -319,6 +321,8 @@ static int take_slot(simba_locker *turnstile, int64_t timeout_ms, simba_local un
             return simba__fail(err, SIMBA_ECANCELED, "acquire %s: cancelled", mutex);
         if (is_over && move != SIMBA__SLOTS_FULL)
             return simba__fail(err, SIMBA_EUNAVAILABLE, "acquire %s: the store does not answer", mutex);
+        if (move == SIMBA__SLOTS_FULL && is_over && failed)
+            return explain(failed, timeout_ms, err);
         if (move == SIMBA__SLOTS_FULL && (is_over || timeout_ms == 0))
             return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: all its %u slots are taken", mutex,
                                turnstile->slot_count);

@@ -15,7 +15,7 @@ enum { SIMBA__SLOTS_NOTE_MAX = 16 };
 typedef enum simba__slot {
     SIMBA__SLOT_IDLE,  /* not asked for */
     SIMBA__SLOT_ASKED, /* the store has not answered yet */
-    SIMBA__SLOT_TAKEN, /* the store has answered that somebody else has it */
+    SIMBA__SLOT_TAKEN, /* somebody else has it, or the store could not be asked: it is waited for beside others */
     SIMBA__SLOT_HELD,
 } simba__slot;
 

@@ -1,6 +1,8 @@
 /* Lockers with slots: at most N hold a mutex, in the order in which they came, and all agree on N. */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -243,7 +245,7 @@ static void a_crowd(void **state)
 /* --- a store that answers as a test tells it to ------------------------------------------------------ */
 
 /* It grants everything but m#1: that is taken, or it says nothing, or that it refuses for good. */
-enum say { TAKEN, NOTHING, REFUSED, MINE };
+enum say { TAKEN, NOTHING, REFUSED, AWAY, MINE };
 
 static _Atomic(enum say) says;
 static atomic_uint notes_read, asked, released;
@@ -258,8 +260,8 @@ static void answer(struct teller *store, simba_request *request, enum say say)
     simba_reply *reply = &request->reply;
     *reply = (simba_reply){.now_ms = stub_host->epoch_us(stub_host) / 1000};
     reply->outcome = request->op == SIMBA_OP_READ_NOTE ? SIMBA_NOT_MINE : SIMBA_MINE;
-    if (say == REFUSED) {
-        (stub_host->fail)(stub_host, request, SIMBA_EPERM, "not for you");
+    if (say == REFUSED || say == AWAY) {
+        (stub_host->fail)(stub_host, request, say == AWAY ? SIMBA_EUNAVAILABLE : SIMBA_EPERM, "not for you");
         return;
     }
     if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW) {
@@ -366,6 +368,24 @@ static void a_late_answer_is_not_believed(void **state)
     client_close(client);
 }
 
+/* A part of the store that cannot be asked for its slot does not keep anybody from the others. */
+static void a_part_of_the_store_is_away(void **state)
+{
+    (void)state;
+    simba_client *client = open_teller(AWAY);
+    for (int i = 0; i < 20; i++) { /* which slot comes first is chance */
+        simba_locker *locker = locker_new(client, 2);
+        assert_rc(0, simba_locker_acquire(locker, -1, NULL));
+        assert_int_equal(simba_locker_slot(locker), 2);
+        simba_locker_free(locker);
+    }
+    assert_true(atomic_load(&asked) > 0);
+    simba_locker *locker = locker_new(client, 1);
+    assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, 30, NULL));
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 /* The delay before an acquire is one, however many slots are asked for. */
 static void one_delay(void **state)
 {
@@ -421,40 +441,26 @@ static void the_hold_limit_is_the_slots(void **state)
     client_close(client);
 }
 
-/* Another thread may look at a locker at any time. */
-struct looker {
-    simba_locker *locker;
-    bool over;
-    struct runner runner;
-};
-
-static void look(void *arg)
-{
-    struct looker *self = arg;
-    bool over = false;
-    while (!over) {
-        EXPECT(simba_locker_slot(self->locker) <= 3);
-        board_lock();
-        over = self->over;
-        board_unlock();
-    }
-}
-
-static void looked_at_from_elsewhere(void **state)
+/* A child process has nothing of what its parent holds, and frees what it does not want. */
+static void not_the_child_s(void **state)
 {
     (void)state;
     simba_client *client = client_open(NULL);
-    struct looker looker = {.locker = locker_new(client, 3)};
-    runner_start(&looker.runner, look, &looker);
-    for (int i = 0; i < 50; i++) {
-        assert_rc(0, simba_locker_acquire(looker.locker, -1, NULL));
-        assert_rc(0, simba_locker_release(looker.locker, NULL));
+    simba_locker *locker = locker_new(client, 2);
+    int status = -1;
+    assert_rc(0, simba_locker_acquire(locker, -1, NULL));
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool good = simba_locker_slot(locker) == 0 && simba_locker_token(locker) == 0 &&
+                          simba_locker_acquire(locker, 0, NULL) == SIMBA_EFORKED &&
+                          simba_locker_release(locker, NULL) == SIMBA_EFORKED;
+        simba_locker_free(locker);
+        _exit(good ? 0 : 1);
     }
-    board_lock();
-    looker.over = true;
-    board_unlock();
-    runner_join(&looker.runner);
-    simba_locker_free(looker.locker);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_in_range(simba_locker_slot(locker), 1, 2);
+    simba_locker_free(locker);
     client_close(client);
 }
 
@@ -495,10 +501,11 @@ int main(void)
         TEST(a_crowd),
         TEST(a_waiter_is_told_of_an_error),
         TEST(a_late_answer_is_not_believed),
+        TEST(a_part_of_the_store_is_away),
         TEST(one_delay),
         TEST(the_hold_limit_is_the_slots),
-        TEST(looked_at_from_elsewhere),
         TEST(closed_while_they_wait),
+        TEST(not_the_child_s),
     };
     return cmocka_run_group_tests(tests, register_teller, NULL);
 }

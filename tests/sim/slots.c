@@ -134,6 +134,10 @@ static void choose(sim *s, sim_app *app)
     unsigned which;
     for (unsigned i = 0; i < s->plan->slots; i++) {
         const sim_handle *slot = handle_of(s, app, i + 1);
+        if (slot->asked && !slot->running && !slot->held && slot->failed) {
+            give_up(s, app);
+            return;
+        }
         states[i] = simba__slots_state(slot->asked, slot->running, slot->refused, slot->held);
     }
     const simba__slots_move move = simba__slots_decide(states, s->plan->slots, app->first, &which);
@@ -143,7 +147,7 @@ static void choose(sim *s, sim_app *app)
         sim_handle *slot = handle_of(s, app, which + 1);
         check_in_turnstile(s, app);
         slot->asked = true;
-        slot->refused = false;
+        slot->refused = slot->failed = false;
         slot->candidate.machine.try_once = app->try_once;
         handle_begin(s, slot);
     } else if (move == SIMBA__SLOTS_FULL && app->try_once) {
@@ -179,8 +183,10 @@ static void acquire(sim *s, sim_app *app)
 void slots_told(sim *s, sim_handle *handle, const simba__event *event, const simba__actions *actions)
 {
     sim_app *app = app_of(s, handle);
-    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0 && actions->was_op == SIMBA_OP_ACQUIRE)
+    if (event->kind == SIMBA__EV_REPLY && actions->was_op == SIMBA_OP_ACQUIRE) {
         handle->refused = !actions->acquired;
+        handle->failed = event->reply->status < 0;
+    }
     if (actions->acquired)
         handle->held = true;
     if (actions->released && actions->reason != SIMBA_REASON_STOPPED && handle->mutex == 0)

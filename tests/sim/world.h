@@ -141,7 +141,7 @@ typedef struct sim_handle {
 
     /* The application. */
     bool locker, try_once, held;
-    bool asked, refused; /* a slot, in the application's latest attempt */
+    bool asked, refused, failed; /* a slot, in the application's latest attempt */
     bool stop_inside;
     bool restarts; /* after its process has died */
     int64_t slow_ns, slow_until;
