@@ -83,6 +83,7 @@ static void mixed_fleet(void **state)
         const simba_error error = refused(&a, ops[i], "orders");
         assert_int_equal(error.code, SIMBA_ECORRUPT);
         assert_non_null(strstr(error.text, "made by an earlier simba: end its programs and run `simba init`"));
+        assert_non_null(strstr(error.text, "the wrong kind of value)"));
     }
     assert_mine(acquire(&a, "invoices", "me", 1));
     redisReply *reply = redisCommand(raw, "GET simba:{invoices}:grant"); /* its scripts begin with that */

@@ -78,6 +78,43 @@ static void every_request_is_refused(void **state)
     testhost_close(&f->a);
 }
 
+static fixture *beaten;
+
+static int when_it_begins(unsigned kind, void *user, void *statement, void *text)
+{
+    (void)kind;
+    (void)user;
+    (void)text;
+    fixture *f = beaten;
+    if (f && strcmp(sqlite3_sql(statement), "BEGIN IMMEDIATE") == 0) {
+        beaten = NULL;
+        make_old(f, 60000);
+    }
+    return 0;
+}
+
+static int add_hook(sqlite3 *db, char **message, const void *api)
+{
+    (void)message;
+    (void)api;
+    return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, when_it_begins, NULL);
+}
+
+/* Both versions found no database, and the version before made its own first. */
+static void the_version_before_was_faster(void **state)
+{
+    fixture *f = *state;
+    beaten = f;
+    sqlite3_auto_extension((void (*)(void))add_hook);
+    open_store(f, &f->a);
+    sqlite3_reset_auto_extension();
+    assert_null(beaten);
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "once", "me", 1, 0);
+    assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ESTORE);
+    assert_non_null(strstr(r.error.text, "older version of simba: run `simba init`"));
+    testhost_close(&f->a);
+}
+
 /* While somebody holds a mutex by the old table, it stays: who holds it and for how long is said. */
 static void not_while_a_mutex_is_held(void **state)
 {
@@ -168,8 +205,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_request_is_refused), TEST(not_while_a_mutex_is_held), TEST(it_is_upgraded),
-        TEST(one_without_notes),        TEST(leases_of_another_boot),
+        TEST(every_request_is_refused),  TEST(the_version_before_was_faster),
+        TEST(not_while_a_mutex_is_held), TEST(it_is_upgraded),
+        TEST(one_without_notes),         TEST(leases_of_another_boot),
     };
     return cmocka_run_group_tests_name("sqlite upgrade", tests, NULL, NULL);
 }

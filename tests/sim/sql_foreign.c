@@ -5,6 +5,9 @@
  * touch our columns, so their grants have no token. What counts is that ours never lead while the row is theirs. They leave
  * when everything heals, because they do not keep the promises of liveness.
  *
+ * Contenders of the version before ours, which shares the rows: it decides by the time at which it had locked the row, and its
+ * grants have tokens and nonces. Here they ask when those of the JVM do, and leave with them.
+ *
  * Somebody else, who locks a row for long: a backup, a person at a prompt. Some lock both rows in the wrong order. */
 #include <stdio.h>
 #include <string.h>
@@ -59,14 +62,38 @@ static void update(const sim *s, const sql_jvm *jvm, sql_row *row, int64_t now_m
     row->version++;
 }
 
+/* What the version before writes. */
+static void update_as_before(const sim *s, sql_jvm *jvm, sql_row *row)
+{
+    const simba_timing *timing = &s->plan->timing;
+    const bool is_free = row->owner_id[0] == '\0' || row->transition_at < jvm->locked_ms;
+    const bool is_mine = !is_free && strcmp(row->owner_id, jvm->id) == 0 && row->nonce_version == row->version &&
+                         row->version == jvm->token;
+    const bool takes = jvm->what == JVM_ACQUIRE;
+    if (takes ? !is_free && !is_mine : !is_mine)
+        return;
+    if (is_free || !takes) {
+        snprintf(row->owner_id, sizeof row->owner_id, "%s", takes ? jvm->id : "");
+        row->acquired_at = takes ? jvm->locked_ms : 0;
+        jvm->token = ++row->version;
+        row->nonce = takes ? UINT64_MAX : 0; /* nobody else's */
+        row->nonce_version = takes ? row->version : 0;
+    }
+    row->ttl_at = takes ? jvm->locked_ms + timing->ttl_ms : 0;
+    row->transition_at = takes ? row->ttl_at + timing->transition_ms : 0;
+}
+
 static void commit(sim *s, unsigned i, sql_session *session)
 {
     sql_jvm *jvm = &sql_state_of(s)->jvm[i];
     sql_row *row = sql_row_of(sql_state_of(s), sim_mutex_name(jvm->mutex));
     const sql_row before = *row;
-    const int64_t now_ms = sql_now_ms(s);
-    update(s, jvm, row, session->began_ms);
-    sql_row_changed(s, &before, row, session->began_ms > now_ms ? session->began_ms : now_ms);
+    const int64_t now_ms = sql_now_ms(s), by_ms = jvm->is_simba ? jvm->locked_ms : session->began_ms;
+    if (jvm->is_simba)
+        update_as_before(s, jvm, row);
+    else
+        update(s, jvm, row, by_ms);
+    sql_row_changed(s, &before, row, by_ms > now_ms ? by_ms : now_ms);
     jvm->holds = strcmp(row->owner_id, jvm->id) == 0;
     jvm->alive = jvm->what != JVM_RELEASE || !jvm->leaves;
     const int64_t wait_ms = row->transition_at > now_ms ? row->transition_at - now_ms : 0;
@@ -130,9 +157,10 @@ void sql_foreign_answered(sim *s, sql_session *session, bool locked)
         go_on(s, session);
     else if (session->kind == SQL_LOCKER && s->now < sql_state_of(s)->locker[session->foreign].until)
         lock_row(s, session, sql_state_of(s)->locker[session->foreign].mutex); /* it tries again */
-    else if (session->kind == SQL_JVM && locked)
+    else if (session->kind == SQL_JVM && locked) {
+        sql_state_of(s)->jvm[session->foreign].locked_ms = sql_now_ms(s);
         plan_move(s, session->foreign, JVM_COMMIT, 2 * trip(s) + sim_pick(s, 1000, sql_state_of(s)->commit_ns));
-    else if (session->kind == SQL_JVM) /* it takes a failure for the end, and waits for another ttl */
+    } else if (session->kind == SQL_JVM) /* it takes a failure for the end, and waits for another ttl */
         plan_move(s, session->foreign, JVM_ACQUIRE, s->plan->timing.ttl_ms * SIM_MS);
 }
 
@@ -141,7 +169,8 @@ void sql_foreign_begin(sim *s)
     for (unsigned i = 0; i < SQL_JVMS; i++) {
         sql_jvm *jvm = &sql_state_of(s)->jvm[i];
         *jvm = (sql_jvm){.alive = i < s->plan->jvms, .mutex = i % s->plan->mutexes};
-        snprintf(jvm->id, sizeof jvm->id, "%u:1@jvm", i);
+        jvm->is_simba = i == 1;
+        snprintf(jvm->id, sizeof jvm->id, jvm->is_simba ? "%u.1.before" : "%u:1@jvm", i);
         if (jvm->alive)
             plan_move(s, i, JVM_ACQUIRE, sim_pick(s, 0, 10 * SIM_S));
     }

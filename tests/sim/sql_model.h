@@ -110,9 +110,12 @@ typedef struct sql_session {
     const sql_row *waits_for;
 } sql_session;
 
-/* A contender of Simba on the JVM. */
+/* A contender of Simba on the JVM, or of the version before. */
 typedef struct sql_jvm {
     char id[16];
+    bool is_simba;
+    uint64_t token;    /* the version before: of its grant */
+    int64_t locked_ms; /* when it had the row */
     unsigned mutex;
     uint32_t version; /* of its plans */
     bool alive, leaves, holds;

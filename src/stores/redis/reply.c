@@ -113,7 +113,7 @@ int simba__redis_error(const simba__endpoint *at, const char *text, simba_error 
     else if (simba__redis_says(text, "WRONGTYPE"))
         simba__error_set(
             ret_error, code,
-            "redis %s: its keys were made by an earlier simba: end its programs and run `simba init` (%.60s)",
+            "redis %s: its keys were made by an earlier simba: end its programs and run `simba init` (%.65s)",
             at->where, text);
     else
         simba__error_set(ret_error, code, "redis %s: %.*s", at->where, length < 180 ? (int)length : 180, text);

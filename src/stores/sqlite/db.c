@@ -334,6 +334,7 @@ static int identify(simba__sqlite_db *db, simba_error *err)
     if (code < 0 || found == OURS)
         return code;
     rc = create(db->handle, &found);
+    db->outdated = rc == SQLITE_OK && found == OLDER; /* the version before was faster */
     return rc == SQLITE_OK ? refuse(db, found, err) : simba__sqlite_db_fail(db, rc, err);
 }
 
