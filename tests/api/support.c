@@ -288,12 +288,10 @@ void executor_end(struct executor *executor)
 
 /* --- stores ------------------------------------------------------------------------------------- */
 
-void *stub_opened;
 simba_host *stub_host;
 
 static int stub_init(void *self, simba_host *host, const simba_url *store, simba_error *err)
 {
-    stub_opened = self;
     stub_host = host;
     return 0;
 }
@@ -391,7 +389,6 @@ static void on_released(simba_contender *contender, const simba_state *state, si
     player->leads = false;
     player->released++;
     player->reason = reason;
-    player->released_state = *state;
     player->released_at = now_ms();
     board_unlock();
     if (player->in_released)
@@ -406,7 +403,6 @@ static void on_changed(simba_contender *contender, const simba_state *state, voi
     EXPECT(simba_state_changed(state));
     board_lock();
     player->changed++;
-    player->changed_state = *state;
     board_unlock();
     if (player->in_changed)
         player->in_changed(player);

@@ -114,9 +114,8 @@ void executor_start(struct executor *executor);
 void executor_end(struct executor *executor);
 
 /* A store of the test's own: register its table with all that is left out, which is the least that a store may do. It answers at
- * once. The latest that was opened, and its host. */
+ * once. The host of the latest that was opened. */
 int stub_register(simba_backend table);
-extern void *stub_opened;
 extern simba_host *stub_host;
 
 /* How many entries a directory has, such as /proc/self/fd. */
@@ -142,7 +141,7 @@ struct player {
     bool leads, in_callback;
     pthread_t thread;    /* of the latest callback */
     simba_reason reason; /* of the latest on_released */
-    simba_state acquired_state, released_state, changed_state;
+    simba_state acquired_state;
     uint64_t token;      /* as the contender said in on_acquired */
     int64_t held_for_ms; /* the same */
     int64_t acquired_at; /* now_ms() */
