@@ -50,17 +50,17 @@ bool server_fill(const server *s, const char *name, const char *probe, bool (*in
     snprintf(path, sizeof path, "%s/%s", s->folder, probe);
     if (access(path, F_OK) == 0)
         return true;
-    snprintf(path, sizeof path, "%s-template.lock", name);
+    snprintf(path, sizeof path, "%s-prepared.lock", name);
     const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (lock < 0)
         return install(s->folder);
     bool filled = false;
     if (flock(lock, LOCK_EX) == 0) {
-        snprintf(path, sizeof path, "%s-template/%s", name, probe);
-        filled = access(path, F_OK) == 0 && server_run("cp -a %s-template/. %s/", name, s->folder);
+        snprintf(path, sizeof path, "%s-prepared/%s", name, probe);
+        filled = access(path, F_OK) == 0 && server_run("cp -a %s-prepared/. %s/", name, s->folder);
         if (!filled && install(s->folder)) {
             filled = true;
-            server_run("t=%s-template; rm -rf $t.new && cp -a %s $t.new && rm -rf $t && mv $t.new $t", name, s->folder);
+            server_run("t=%s-prepared; rm -rf $t.new && cp -a %s $t.new && rm -rf $t && mv $t.new $t", name, s->folder);
         }
     }
     close(lock);

@@ -285,9 +285,10 @@ static bool take_chunk(sim *s, unsigned wire, egate_peer *peer)
     const size_t head = (size_t)(line - peer->in) + 2, size = strtoul(peer->in, NULL, 16);
     if (peer->length < head + size + 2)
         return false;
-    char *text = strndup(peer->in + head, size);
+    char *text = calloc(1, size + 1);
     if (!text || size == 0)
         abort(); /* the store never ends such a body */
+    memcpy(text, peer->in + head, size);
     peer->length -= head + size + 2;
     memmove(peer->in, peer->in + head + size + 2, peer->length);
     take_message(s, wire, peer, text, size);

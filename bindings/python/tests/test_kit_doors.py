@@ -98,6 +98,22 @@ def test_locker_held(client: simba.Client, other: simba.Client, mutex: str) -> N
     assert done.is_set() and tokens[1] > tokens[0]
 
 
+def test_locker_slots(client: simba.Client, other: simba.Client, mutex: str) -> None:
+    """Two slots: each has a lock of its own, the third is told so, and gets the one that is released."""
+    one, two, three = (each.lock(mutex, slots=2) for each in (client, other, client))
+    one.acquire()
+    two.acquire()
+    assert {one.slot, two.slot} == {1, 2}
+    with pytest.raises(simba.Timeout, match="all its 2 slots are taken"):
+        three.acquire(0)
+    freed, token = one.slot, one.token
+    one.release()
+    three.acquire(TIMEOUT)
+    assert three.slot == freed and three.token > token and one.slot == 0
+    two.release()
+    three.release()
+
+
 def test_locker_count_together(client: simba.Client, other: simba.Client, mutex: str) -> None:
     """Eight threads of two clients count under the lock, and no count is lost."""
     counter = [0]
