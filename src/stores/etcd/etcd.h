@@ -23,8 +23,8 @@
  *   wire.c      requests and answers as JSON: pure      session.c   the lease, and the connection that keeps it alive
  *   liveness.c  what proves that it lives: pure         calls.c     connections, procedures, log-in
  *   queue.c     what a contender does: pure             watch.c     the stream of watches
- *   options.c   the URL                                 contend.c   ACQUIRE, RENEW, RELEASE: carries out what queue.c decides
- *   store.c     the table                               look.c      READ, FORCE_RELEASE, FORGET, observers
+ *   store.c     the URL, the table                      contend.c   ACQUIRE, RENEW, RELEASE: carries out what queue.c decides
+ *                                                       look.c      READ, FORCE_RELEASE, FORGET, observers
  *   examine.c   EXAMINE                                 list.c      LIST
  *                                                       notes.c     WRITE_NOTE, READ_NOTE
  */
@@ -40,7 +40,7 @@
 #include "util/list.h"
 #include "util/table.h"
 
-/* --- options.c ---------------------------------------------------------------------------------------------- */
+/* --- store.c: the URL ---------------------------------------------------------------------------------------------- */
 
 enum { ETCD_PREFIX_MAX = 256 };
 
