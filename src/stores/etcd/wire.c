@@ -6,6 +6,7 @@
 
 #include "stores/etcd/etcd.h"
 #include "util/assert.h"
+#include "util/digits.h"
 #include "util/text.h"
 
 /* --- names -------------------------------------------------------------------------------------------------- */
@@ -289,19 +290,6 @@ void simba__etcd_read_fault(simba__json answer, etcd_fault *ret_fault)
 
 #define VERSION "1 "
 
-/* Read digits, and the character behind them. NULL: there is something else, or the number is too large. */
-static const char *read_number(const char *at, const char *end, char behind, uint64_t *ret_number)
-{
-    uint64_t number = 0;
-    const char *digits = at;
-    for (; at < end && *at >= '0' && *at <= '9'; at++)
-        if (__builtin_mul_overflow(number, 10, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
-            return NULL;
-    *ret_number = number;
-    return at > digits && at < end && *at == behind ? at + 1 : NULL;
-}
-
 bool simba__etcd_note_read(const char *data, size_t length, etcd_note *ret_note)
 {
     const size_t version = strlen(VERSION);
@@ -310,9 +298,9 @@ bool simba__etcd_note_read(const char *data, size_t length, etcd_note *ret_note)
     if (length > ETCD_STORED_NOTE_MAX || length < version || memcmp(data, VERSION, version) != 0)
         return false;
     const char *end = data + length;
-    const char *at = read_number(data + version, end, ' ', &note.token);
-    at = at ? read_number(at, end, ' ', &note.number) : NULL;
-    at = at ? read_number(at, end, '\n', &ms) : NULL;
+    const char *at = simba__digits_read(data + version, end, ' ', &note.token);
+    at = at ? simba__digits_read(at, end, ' ', &note.number) : NULL;
+    at = at ? simba__digits_read(at, end, '\n', &ms) : NULL;
     if (!at || end - at > SIMBA_NOTE_MAX || ms > (uint64_t)INT64_C(253402300799999) || note.token > INT64_MAX)
         return false;
     note.written_at_ms = (int64_t)ms;

@@ -13,6 +13,7 @@
 
 #include "stores/zookeeper/zookeeper.h"
 #include "util/assert.h"
+#include "util/digits.h"
 #include "util/mem.h"
 
 char *simba__zk_note_path(const zk_store *store, const char *mutex)
@@ -27,19 +28,6 @@ char *simba__zk_note_path(const zk_store *store, const char *mutex)
 
 #define VERSION "1 "
 
-/* Read digits, and the character behind them. NULL: there is something else, or the number is too large. */
-static const char *read_number(const char *at, const char *end, char behind, uint64_t *ret_number)
-{
-    uint64_t number = 0;
-    const char *digits = at;
-    for (; at < end && *at >= '0' && *at <= '9'; at++)
-        if (__builtin_mul_overflow(number, 10, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
-            return NULL;
-    *ret_number = number;
-    return at > digits && at < end && *at == behind ? at + 1 : NULL;
-}
-
 bool simba__zk_stored_note_read(const char *data, size_t length, zk_stored_note *ret_note)
 {
     const size_t version = strlen(VERSION);
@@ -47,8 +35,8 @@ bool simba__zk_stored_note_read(const char *data, size_t length, zk_stored_note 
     if (length > ZK_STORED_NOTE_MAX || length < version || memcmp(data, VERSION, version) != 0)
         return false; /* a node without data may have no bytes at all */
     const char *end = data + length;
-    const char *at = read_number(data + version, end, ' ', &note.token);
-    at = at ? read_number(at, end, '\n', &note.number) : NULL;
+    const char *at = simba__digits_read(data + version, end, ' ', &note.token);
+    at = at ? simba__digits_read(at, end, '\n', &note.number) : NULL;
     if (!at || end - at > SIMBA_NOTE_MAX || (note.token == 0 && at < end))
         return false;
     note.bytes = at;
