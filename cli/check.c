@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -53,6 +54,7 @@ static void judge(check *c, bool good, const char *why)
 static void begin(check *c)
 {
     const pid_t parent = getpid();
+    signal(SIGCHLD, SIG_DFL); /* who started us may have ignored its children; here their ends matter */
     char **environment = child_environment(c->globals, &(child_lease){.mutex = c->mutex});
     c->pid = environment != NULL ? _Fork() : -1; /* see supervisor.c */
     if (c->pid == 0)

@@ -113,8 +113,10 @@ static void flush_output(hold *h, int wait_ms)
 
 /* --- the end ---------------------------------------------------------------------------------------- */
 
+static int64_t look(held *m, bool unread);
+
 /* End with this code. Without a reason everything is given back at once. With one the reader is told that leadership ends,
- * and has the grace to stop its work. */
+ * and has the grace to stop its work, or what is left of the lease: this process may not have run for a while. */
 static void end(hold *h, int code, const char *reason)
 {
     held *m;
@@ -128,8 +130,10 @@ static void end(hold *h, int code, const char *reason)
         return;
     h->until_ns = clock_boot_ns() + h->times.grace_ms * MS;
     TAILQ_FOREACH (m, &h->all, in_all) {
-        if (m->token != 0 && !m->lost)
-            say_lost(m, reason, h->times.grace_ms);
+        if (m->token != 0 && !m->lost && m->work != HOLD_RELEASE)
+            look(m, true);
+        if (m->token != 0 && !m->lost && m->work != HOLD_RELEASE)
+            say_lost(m, reason, max64(0, min64(h->times.grace_ms, (m->end_ns - clock_boot_ns()) / MS)));
     }
 }
 
@@ -317,14 +321,14 @@ static void take_results(hold *h)
 
 /* Look at the lease, by our own clock, which is read first: what is promised is never later than the truth. The stop margin is
  * taken off, so that the reader hears of a loss before another can follow. Returns for how long not to look again. */
-static int64_t look(held *m)
+static int64_t look(held *m, bool unread)
 {
     simba_lease lease = SIMBA_LEASE_INIT;
     const int64_t now_ns = clock_boot_ns();
     simba_locker_lease(m->locker, &lease);
     if (lease.token == m->token && lease.held_for_ms > 0) {
         const int64_t end_ns = now_ns + min64(lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
-        if (m->of->renewals && m->of->output_length == 0 && end_ns > m->end_ns + RENEWED_BY_MS * MS)
+        if (m->of->renewals && !unread && end_ns > m->end_ns + RENEWED_BY_MS * MS)
             say_grant(m, "renewed", NULL, lease.held_for_ms);
         m->end_ns = max64(m->end_ns, end_ns);
         return lease.held_for_ms;
@@ -340,14 +344,14 @@ static int64_t look(held *m)
 }
 
 /* Returns for how many ms to wait at most. */
-static int64_t look_at_all(hold *h)
+static int64_t look_at_all(hold *h, bool unread)
 {
     const bool over = h->ending && clock_boot_ns() >= h->until_ns;
     int64_t pause_ms = max64(TICK_MIN_MS, min64(h->times.lease_ms / 50, TICK_MAX_MS));
     held *m;
     TAILQ_FOREACH (m, &h->all, in_all) {
         if (m->token != 0 && !m->lost && m->work != HOLD_RELEASE)
-            pause_ms = min64(pause_ms, look(m));
+            pause_ms = min64(pause_ms, look(m, unread));
         if (over || (h->ending && m->token == 0))
             m->leaves = true;
         if (m->leaves && m->work == HOLD_IDLE)
@@ -366,16 +370,6 @@ static bool owns_any(const hold *h)
     const held *m;
     TAILQ_FOREACH (m, &h->all, in_all) {
         if (m->token != 0)
-            return true;
-    }
-    return false;
-}
-
-static bool waits_for_any(const hold *h)
-{
-    const held *m;
-    TAILQ_FOREACH (m, &h->all, in_all) {
-        if (m->work == HOLD_ACQUIRE)
             return true;
     }
     return false;
@@ -424,7 +418,7 @@ static void listen_once(hold *h)
     h->begun = h->begun || may;
     if (!may && h->check.done)
         end(h, h->mutex != NULL && !owns_any(h) ? h->busy_code : CLI_LOST, "check failed");
-    const int64_t pause_ms = look_at_all(h);
+    const int64_t pause_ms = look_at_all(h, unread);
     /* While the answers are not read, no more requests are. */
     const bool reads = !h->input_ended && (h->mutex != NULL || (h->begun && !unread));
     struct pollfd fds[] = {{.fd = reads ? STDIN_FILENO : -1, .events = POLLIN},
@@ -455,7 +449,7 @@ static void listen_once(hold *h)
 
 static int serve(hold *h)
 {
-    while (!h->ending || owns_any(h) || waits_for_any(h))
+    while (!h->ending || h->count > 0) /* whoever waits is answered, too */
         listen_once(h);
     check_end(&h->check);
     flush_output(h, LAST_LINES_MS);

@@ -287,6 +287,8 @@ static void on_bytes(simba__link *link, const char *data, size_t length)
         } else if (event == SIMBA__HTTP_END) {
             if (http->takes_lines && http->body.length > 0) /* the last one had no end */
                 take_body(http, "\n", 1);
+            if (length > 0)
+                http->parser.head.closes = true; /* more than the answer: nobody could tell apart what follows */
             if (link->life == life)
                 take_end(http);
         } else {

@@ -185,7 +185,9 @@ static bool take_line(simba__http_parser *parser)
     const size_t length = parser->length;
     parser->length = 0;
     if (parser->state == CHUNK_SIZE) {
-        if (!read_number(parser->line, 16, strcspn(parser->line, "; \t"), &parser->left))
+        const size_t digits = strcspn(parser->line, "; \t");
+        const char *rest = parser->line + digits + strspn(parser->line + digits, " \t");
+        if (!read_number(parser->line, 16, digits, &parser->left) || (*rest != '\0' && *rest != ';'))
             return refuse(parser, "the size of a chunk is not a number");
         parser->state = parser->left > 0 ? BODY : TRAILERS;
         return true;

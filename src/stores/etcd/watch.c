@@ -129,8 +129,9 @@ static void on_line(simba__http_call *call, const char *text, size_t length)
         return;
     }
     int64_t last = 0;
+    const simba__json events = simba__json_get(result, "events");
     watch->created = true;
-    while (simba__json_next(simba__json_get(result, "events"), &event))
+    while (simba__json_next(events, &event))
         simba__json_int(simba__json_get(simba__json_get(event, "kv"), "mod_revision"), &last);
     if (last <= 0)
         return;
