@@ -38,7 +38,8 @@ static int set_bearer(kube_store *store, const char *token)
 static bool read_token(simba_job *job, simba_local until)
 {
     kube_store *store = SIMBA__OF_ITEM(job, kube_store, token);
-    (void)until;
+    if (until.ns != INT64_MAX)
+        return false; /* a file may be slow: on a thread of the client's own */
     if (simba__kube_read_token(store->options.token_file, &store->token_read, &store->token_error) < 0)
         store->token_read = NULL;
     return true;
@@ -108,6 +109,8 @@ static void call_done(simba__http_call *http, const simba__http_answer *answer, 
         simba_host *host = call->store->host;
         call->store->wait_until.ns = host->now(host).ns + (s < 1 ? 1 : s > WAIT_MOST_S ? WAIT_MOST_S : s) * NS_PER_S;
     }
+    if (answer && answer->head.status != 401)
+        call->store->token_refused = false;
     call->over(call, answer ? answer->head.status : 0, body, error);
 }
 

@@ -157,6 +157,8 @@ static void complete(kube_mutex *mutex, const kube_lease *lease)
                                 &(simba_stored_note){lease->note, lease->note_size, lease->record.note_token,
                                                      lease->record.note_written_at_ms});
     const bool mine = request->reply.outcome == SIMBA_MINE;
+    if (request->op == SIMBA_OP_ACQUIRE && !mine && mutex->leads != 0 && mutex->leads != mutex->state.known.nonce)
+        set_leads(mutex, mutex->leads, false); /* an earlier grant, which ended without a release */
     if (request->op == SIMBA_OP_ACQUIRE || (request->op == SIMBA_OP_RENEW && !mine))
         set_leads(mutex, request->nonce, mine);
     take_out(mutex, request);
@@ -238,10 +240,10 @@ static void advance(kube_mutex *mutex, const kube_lease *lease)
             fail(mutex, SIMBA_EUNAVAILABLE,
                  "kubernetes: the server refuses again and again, or a webhook changes the Lease");
         } else if (waits) {
-            simba__versioned_conflict(&mutex->state);
+            simba__versioned_lost(&mutex->state);
             fail(mutex, SIMBA_EUNAVAILABLE, "kubernetes: the server is overloaded and has asked to wait (429)");
         } else if (ask(mutex, what) < 0) {
-            simba__versioned_conflict(&mutex->state); /* it was not sent */
+            simba__versioned_lost(&mutex->state); /* it was not sent; an earlier one may be under way */
             fail(mutex, SIMBA_ENOMEM, "kubernetes: out of memory");
         }
     }
@@ -263,12 +265,14 @@ static bool wait_for_token(kube_mutex *mutex)
 
 void simba__kube_token_is(kube_store *store)
 {
-    for (simba__node *node = simba__table_first(&store->mutexes), *next; node; node = next) {
+    for (simba__node *node = simba__table_first(&store->mutexes); node;) {
         kube_mutex *mutex = SIMBA__OF_NODE(node, kube_mutex, node);
-        next = simba__table_next(&store->mutexes, node);
         if (mutex->denied) {
             mutex->denied = false;
-            go_on(mutex);
+            go_on(mutex); /* may drop others as well */
+            node = simba__table_first(&store->mutexes);
+        } else {
+            node = simba__table_next(&store->mutexes, node);
         }
     }
 }
@@ -278,17 +282,19 @@ static void take_refusal(kube_mutex *mutex, int status, simba__json body, const 
 {
     kube_store *store = mutex->store;
     const bool reads = mutex->asked == VERSIONED_READ;
-    const bool unknown = error ? mutex->call.http.sent : status >= 500;
+    const bool unknown = error ? mutex->call.http.sent : status >= 500 || status == 404; /* not the API server's own */
     char what[300];
     simba_error refusal;
     if (!reads && unknown) {
         simba__versioned_lost(&mutex->state); /* a read settles it */
         return;
     }
-    if (!reads)
+    if (status == 409 && !reads) {
         simba__versioned_conflict(&mutex->state);
-    if (status == 409 && !reads)
         return;
+    }
+    if (!reads)
+        simba__versioned_lost(&mutex->state); /* this one was refused; an earlier one may be under way */
     if (status == 401 && wait_for_token(mutex))
         return;
     if (error) {
@@ -305,8 +311,10 @@ static void call_over(kube_call *call, int status, simba__json body, const simba
     kube_mutex *mutex = SIMBA__OF_ITEM(call, kube_mutex, call);
     kube_store *store = mutex->store;
     const simba_local now = store->host->now(store->host);
-    const bool gone =
-        (status == 404 && mutex->asked != VERSIONED_CREATE) || (status == 200 && mutex->asked == VERSIONED_REMOVE);
+    char reason[16] = "";
+    simba__json_text(simba__json_get(body, "reason"), reason, sizeof reason);
+    const bool gone = (status == 404 && mutex->asked != VERSIONED_CREATE && strcmp(reason, "NotFound") == 0) ||
+                      (status == 200 && mutex->asked == VERSIONED_REMOVE);
     static const versioned_record none;
     const kube_lease *read = NULL;
     kube_lease lease;

@@ -168,6 +168,9 @@ static int take_config(kube_options *options, const char *path, simba_error *err
         simba__json element = {0};
         if (simba__json_next(simba__json_get(config, lists[i]), &element))
             first[i] = simba__json_get(element, members[i]);
+        if (simba__json_next(simba__json_get(config, lists[i]), &element))
+            rc = simba__fail(err, SIMBA_EURL, "kubernetes: %.100s has several %s: make it with --minify", path,
+                             lists[i]);
     }
     const simba__json cluster = first[0], user = first[1];
     if (rc == 0 && simba__json_get(cluster, "server").length == 0)

@@ -39,7 +39,7 @@ static void for_each(kube_stream *stream, void (*each)(kube_mutex *mutex, kube_s
 static void set_dead(kube_mutex *mutex, kube_stream *stream)
 {
     (void)stream;
-    mutex->state.live = false;
+    mutex->state.live = mutex->listed = false;
 }
 
 /* What the list did not show does not exist. */
@@ -47,8 +47,7 @@ static void set_live(kube_mutex *mutex, kube_stream *stream)
 {
     simba_host *host = stream->store->host;
     if (!mutex->listed) {
-        static kube_lease none;
-        none.record = (versioned_record){.version = stream->listed};
+        const kube_lease none = {.record.version = stream->listed};
         simba__kube_saw(mutex, &none);
     }
     mutex->listed = false;
@@ -102,11 +101,13 @@ static void take_object(kube_stream *stream, simba__json object, bool deleted)
     kube_mutex *mutex = simba__kube_mutex(stream->store, lease.mutex, false);
     if (lease.record.version > stream->version)
         stream->version = lease.record.version;
-    if (!mutex || (mutex->stream != stream && stream->name[0]))
+    if (!mutex || (mutex->stream != stream && stream->name[0]) || strcmp(mutex->name, lease.name) != 0)
         return;
     mutex->listed = true;
-    if (deleted)
+    if (deleted) { /* whatever it was */
+        lease.flaw = NULL;
         lease.record = (versioned_record){.version = lease.record.version};
+    }
     simba__kube_saw(mutex, &lease);
 }
 

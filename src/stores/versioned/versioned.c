@@ -51,7 +51,8 @@ simba_local simba__versioned_keep_until(const versioned_mutex *m)
     const int64_t kept_ms = simba__sat_add(simba__sat_mul(lease_ms, 2), KEPT_MS);
     if (!m->unsettled && (m->stale || !m->known.held))
         return (simba_local){0};
-    return (simba_local){simba__sat_add(m->since.ns, simba__sat_mul(kept_ms, SIMBA__NS_PER_MS))};
+    const simba_local from = m->unsettled && m->wrote_at.ns > m->since.ns ? m->wrote_at : m->since;
+    return (simba_local){simba__sat_add(from.ns, simba__sat_mul(kept_ms, SIMBA__NS_PER_MS))};
 }
 
 /* --- what the store says ---------------------------------------------------------------------------- */
@@ -107,8 +108,9 @@ void simba__versioned_lost(versioned_mutex *m)
 
 /* --- what to write ---------------------------------------------------------------------------------- */
 
-static versioned_ask write_it(versioned_mutex *m, const versioned_record *wanted)
+static versioned_ask write_it(versioned_mutex *m, const versioned_record *wanted, simba__row_now now)
 {
+    m->wrote_at.ns = now.ns;
     m->wanted = *wanted;
     m->replaced = m->known.version;
     m->unsettled = true;
@@ -228,7 +230,8 @@ versioned_ask simba__versioned_next(versioned_mutex *m, simba_request *request, 
         break;
     case SIMBA_OP_FORCE_RELEASE:
         writes = !is_free;
-        wanted.revoked_nonce = known->nonce;
+        if (known->nonce != 0) /* a Go program has none */
+            wanted.revoked_nonce = known->nonce;
         vacate(&wanted, now);
         break;
     case SIMBA_OP_WRITE_NOTE:
@@ -251,7 +254,7 @@ versioned_ask simba__versioned_next(versioned_mutex *m, simba_request *request, 
     }
     if (!writes)
         return refuse(m, request, now);
-    const versioned_ask ask = write_it(m, &wanted);
+    const versioned_ask ask = write_it(m, &wanted, now);
     m->wrote = request->op != SIMBA_OP_RELEASE || mine;
     return ask;
 }

@@ -49,6 +49,7 @@ typedef struct versioned_mutex {
     bool live;              /* the store's to set: every change reaches simba__versioned_saw soon */
 
     /* The latest write. */
+    simba_local wrote_at;    /* when it was decided */
     versioned_record wanted; /* what it was to leave */
     uint64_t replaced;       /* the version that it replaces */
     bool unsettled;          /* it is in flight, or nobody knows what became of it */
