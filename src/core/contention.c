@@ -403,14 +403,17 @@ static void on_renew_reply(machine *m, const simba__event *event, actions *out)
     }
 }
 
-/* If the store cannot be told, the lease ends by itself, because nobody renews it any more. A lost session has taken
- * its grants along. */
+/* If the store cannot be told, the lease ends by itself, because nobody renews it any more. A session goes on: its store
+ * remembers a release that it was handed, and the machine asks until there is memory for handing it over. A lost session has
+ * taken its grants along. */
 static void on_release_reply(machine *m, const simba__event *event, actions *out)
 {
     const simba_local now = event->now;
     const int status = event->reply->status;
     const bool session_took_it = m->timing->session && !m->maybe_granted && !m->queued;
-    if (status != 0 && simba__is_transient(status) && !session_took_it && ++m->failures < RELEASE_TRIES) {
+    const bool nobody_knows = m->timing->session && status == SIMBA_ENOMEM && event->sent_at.ns == 0;
+    if (status != 0 && simba__is_transient(status) && !session_took_it &&
+        (++m->failures < RELEASE_TRIES || nobody_knows)) {
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
         return;
     }

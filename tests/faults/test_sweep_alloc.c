@@ -464,9 +464,32 @@ static void given_in_rows(void **state)
     run_sweep(given_url, FAILING_SIMBA, 3, 0);
 }
 
+/* There is no memory for a release, several times in a row: the mutex becomes free all the same, also if its lease is a session. */
+static void given_release(void **state)
+{
+    simba_client *client;
+    simba_locker *lockers[2];
+    simba_error err;
+    (void)state;
+    assert_int_equal(simba_client_open(given_url, NULL, &err, &client), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(simba_locker_new(client, MUTEX "-release", NULL, &err, &lockers[i]), 0);
+    assert_int_equal(simba_locker_acquire(lockers[0], LONG_MS, &err), 0);
+    failing_arm(FAILING_SIMBA, 1, 12);
+    const int rc = simba_locker_release(lockers[0], &err);
+    assert_true(failing_disarm() >= 3);
+    assert_true(rc == 0 || is_want_of_memory(rc));
+    assert_int_equal(simba_locker_acquire(lockers[1], LONG_MS, &err), 0);
+    assert_int_equal(simba_locker_release(lockers[1], &err), 0);
+    for (int i = 0; i < 2; i++)
+        simba_locker_free(lockers[i]);
+    assert_int_equal(simba_client_close(client), 0);
+}
+
 static int sweep_given(const char *url)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(given_one_by_one), cmocka_unit_test(given_in_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(given_one_by_one), cmocka_unit_test(given_in_rows),
+                                       cmocka_unit_test(given_release)};
     given_url = url;
     return cmocka_run_group_tests_name("sweep_alloc", tests, NULL, NULL);
 }

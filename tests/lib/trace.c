@@ -160,9 +160,9 @@ const char *trace_fails(trace *t, int code)
     return reply(t, t->machine.generation, (simba_reply){.status = code});
 }
 
-const char *trace_not_sent(trace *t)
+const char *trace_not_sent(trace *t, int code)
 {
-    const simba_reply reply_ = {.status = SIMBA_ECANCELED};
+    const simba_reply reply_ = {.status = code};
     return step(t, (simba__event){.kind = SIMBA__EV_REPLY, .generation = t->machine.generation, .reply = &reply_});
 }
 

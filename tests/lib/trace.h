@@ -38,7 +38,7 @@ const char *trace_nobody(trace *t);
 const char *trace_revoked(trace *t);
 const char *trace_fails(trace *t, int code);
 /* The store has never got the request. */
-const char *trace_not_sent(trace *t);
+const char *trace_not_sent(trace *t, int code);
 /* A reply to an older request. */
 const char *trace_stale_mine(trace *t, uint64_t token);
 

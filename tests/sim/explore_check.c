@@ -216,12 +216,23 @@ static void stop_all(world *w)
         }
 }
 
-/* S5: everybody stops, and has time for it. */
-static void check_end(world *w, unsigned ticks)
+static bool runs(const world *w)
 {
+    bool any = false;
+    for (unsigned i = 0; i < w->bounds->contenders; i++)
+        any |= w->contender[i].is_running;
+    return any;
+}
+
+/* S5: everybody stops, and has time for it. An answer that was lost is waited for until its deadline; in a session that is the
+ * client's, however short the session is. */
+static void check_end(world *w)
+{
+    const unsigned ticks = 2 * (w->bounds->ttl + w->bounds->transition) + EXPLORE_OP_TIMEOUT + 1;
     stop_all(w);
     world_settle(w);
-    let_pass(w, ticks);
+    for (unsigned i = 0; i < ticks && runs(w) && !w->promise; i++)
+        let_pass(w, 1);
     for (unsigned i = 0; i < w->bounds->contenders; i++)
         if (w->contender[i].is_running)
             check_world_broken(w, "S5", "contender-%u has not stopped", i + 1);
@@ -235,7 +246,7 @@ void check_world_future(const world *w, world *scratch)
     memcpy(scratch, w, world_size(w));
     world_heal(scratch);
     const unsigned before = contenders(scratch);
-    contender *leader = await_holder(scratch, 2 * lease + 6);
+    contender *leader = await_holder(scratch, 2 * lease + EXPLORE_OP_TIMEOUT + 1);
     if (!leader && before > 0)
         check_world_broken(scratch, "L1", "nobody owns it, although it is wanted and all is well");
     if (leader && before > 1 && !scratch->promise) {
@@ -252,5 +263,5 @@ void check_world_future(const world *w, world *scratch)
             check_world_broken(scratch, "L2", "it was given back, and after %u ticks no waiter has it", ticks);
     }
     if (!scratch->promise)
-        check_end(scratch, 2 * lease);
+        check_end(scratch);
 }

@@ -16,8 +16,8 @@ bool world_timing(const explore_bounds *b, simba__timing *ret_timing)
     ms.stop_margin_ms = b->margin * b->tick_ms;
     ms.hold_limit_ms = b->limit * b->tick_ms;
     simba_error err;
-    return simba__timing_resolve(&ms, 10000, 5 * (int64_t)b->tick_ms, b->store == EXPLORE_SESSION, &err, ret_timing) ==
-           0;
+    return simba__timing_resolve(&ms, 10000, EXPLORE_OP_TIMEOUT * (int64_t)b->tick_ms, b->store == EXPLORE_SESSION,
+                                 &err, ret_timing) == 0;
 }
 
 const char *explore_store_name(explore_store store)

@@ -9,6 +9,9 @@
 
 enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6, WORLD_CHOICES = 64 };
 
+/* The op timeout of the client, in ticks. */
+enum { EXPLORE_OP_TIMEOUT = 5 };
+
 typedef struct choice {
     uint8_t kind, contender, slot;
 } choice;

@@ -32,6 +32,20 @@ static void every_interleaving(void **state)
     }
 }
 
+/* Who stops waits for a lost answer until the op timeout of the client, which may be longer than a session: so S5 is kept. */
+static void a_session_shorter_than_the_op_timeout(void **state)
+{
+    explore_bounds bounds;
+    explore_verdict verdict;
+    explore_default(EXPLORE_SESSION, &bounds);
+    bounds.states_max = 1 << 12;
+    assert_true(explore_parse("ttl=1,transition=1,kills=0,drift=0", &bounds));
+    explore(&bounds, NULL, &verdict);
+    if (verdict.promise)
+        fail_msg("%s: %s", verdict.promise, verdict.text);
+    assert_true(verdict.states >= bounds.states_max);
+}
+
 /* With one thread and with several it is the same. */
 static void order_does_not_matter(void **state)
 {
@@ -153,11 +167,9 @@ int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_interleaving),
-        cmocka_unit_test(order_does_not_matter),
-        cmocka_unit_test(counter_example_is_the_shortest),
-        cmocka_unit_test(counter_example_is_drawn),
-        cmocka_unit_test(bounds_as_text),
+        cmocka_unit_test(every_interleaving),       cmocka_unit_test(a_session_shorter_than_the_op_timeout),
+        cmocka_unit_test(order_does_not_matter),    cmocka_unit_test(counter_example_is_the_shortest),
+        cmocka_unit_test(counter_example_is_drawn), cmocka_unit_test(bounds_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

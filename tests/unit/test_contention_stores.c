@@ -247,6 +247,28 @@ static void a_lost_session_leaves_nothing_to_give_back(void **state)
     TRACE("done", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
 }
 
+/* S5: a session keeps what it has made for as long as it lasts. So a release for which there is no memory is made when there is. */
+static void a_release_waits_for_memory(void **state)
+{
+    trace t;
+    session(&t);
+    trace_mine(&t, 7);
+    trace_stop(&t);
+    TRACE("release", trace_ack(&t));
+    for (int i = 0; i < 10; i++) {
+        trace_not_sent(&t, SIMBA_ENOMEM);
+        assert_true(t.actions.timer.ns != INT64_MAX);
+        TRACE("release", trace_at(&t, timer_ms(&t)));
+    }
+    TRACE("done", trace_nobody(&t));
+    session(&t);
+    trace_mine(&t, 7);
+    trace_stop(&t);
+    trace_ack(&t);
+    trace_not_sent(&t, SIMBA_ENOMEM);
+    TRACE("done", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
+}
+
 /* A request that still waited in the client when the session was lost is handed to the next one: it leaves an entry there, which
  * has to be removed. */
 static void a_request_of_the_next_session_is_given_back(void **state)
@@ -367,6 +389,7 @@ int main(void)
         cmocka_unit_test(a_look_shortly_before_is_not_in_the_way_either),
         cmocka_unit_test(a_session_lease_ends_with_the_session),
         cmocka_unit_test(a_lost_session_leaves_nothing_to_give_back),
+        cmocka_unit_test(a_release_waits_for_memory),
         cmocka_unit_test(a_request_of_the_next_session_is_given_back),
         cmocka_unit_test(a_win_after_a_lost_session_is_given_back_too),
         cmocka_unit_test(our_own_clock_ends_a_session_first),
