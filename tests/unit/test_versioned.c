@@ -151,11 +151,41 @@ static void about_expiry(void **state)
     pass_ms(LEASE_MS - 1);
     assert_int_equal(acquire(&other, "you", 8), 0);
     stored.version++;
+    stored.renewed_us++;
     pass_ms(1);
     assert_int_equal(acquire(&other, "you", 8), 0); /* it was renewed */
     pass_ms(LEASE_MS);
     assert_true(acquire(&other, "you", 8) > token);
     assert_int_equal(apply(&holder, SIMBA_OP_RENEW, "me", 7, token), SIMBA_NOT_MINE);
+}
+
+/* A write beside the holder, such as a label, prolongs nothing. A renewal by simba does, and so does one by a Go program, or one whose time
+ * cannot be read. */
+static void about_meddling(void **state)
+{
+    (void)state;
+    versioned_mutex holder, other;
+    simba__versioned_init(&holder);
+    simba__versioned_init(&other);
+    const uint64_t token = acquire(&holder, "me", 7);
+    assert_int_equal(acquire(&other, "you", 8), 0);
+    pass_ms(LEASE_MS / 2);
+    assert_int_equal(apply(&holder, SIMBA_OP_RENEW, "me", 7, token), SIMBA_MINE);
+    assert_int_equal(acquire(&other, "you", 8), 0);
+    pass_ms(LEASE_MS - 1);
+    assert_int_equal(acquire(&other, "you", 8), 0);
+    stored.version++;
+    pass_ms(1);
+    assert_true(acquire(&other, "you", 8) > token);
+
+    /* A Go program takes it. */
+    stored.nonce = stored.token = 0;
+    for (int i = 0; i < 6; i++) {
+        stored.version++;
+        stored.renewed_us = i < 3 ? stored.renewed_us + 1 : 0;
+        pass_ms(LEASE_MS / 2);
+        assert_int_equal(acquire(&other, "you", 9), 0);
+    }
 }
 
 /* Identities may be equal: the nonce tells them apart. A holder of another program has none. */
@@ -420,11 +450,12 @@ static void about_many_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(about_creating, setup),     cmocka_unit_test_setup(about_renewing, setup),
-        cmocka_unit_test_setup(about_expiry, setup),       cmocka_unit_test_setup(about_identities, setup),
-        cmocka_unit_test_setup(about_ends, setup),         cmocka_unit_test_setup(about_notes, setup),
-        cmocka_unit_test_setup(about_lost_answers, setup), cmocka_unit_test_setup(about_late_writes, setup),
-        cmocka_unit_test_setup(about_watching, setup),     cmocka_unit_test_setup(about_many_ways, setup),
+        cmocka_unit_test_setup(about_creating, setup),    cmocka_unit_test_setup(about_renewing, setup),
+        cmocka_unit_test_setup(about_expiry, setup),      cmocka_unit_test_setup(about_identities, setup),
+        cmocka_unit_test_setup(about_meddling, setup),    cmocka_unit_test_setup(about_ends, setup),
+        cmocka_unit_test_setup(about_notes, setup),       cmocka_unit_test_setup(about_lost_answers, setup),
+        cmocka_unit_test_setup(about_late_writes, setup), cmocka_unit_test_setup(about_watching, setup),
+        cmocka_unit_test_setup(about_many_ways, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,16 @@ static bool is_wanted(const versioned_record *seen, const versioned_record *want
            seen->note_number == wanted->note_number && seen->revoked_nonce == wanted->revoked_nonce;
 }
 
+/* Has its holder renewed it, or is it somebody else's? As client-go judges: by what a holder writes with each renewal. A label or an
+ * annotation that others change prolongs nothing. A time that cannot be read may hide a renewal. */
+static bool is_renewed(const versioned_record *seen, const versioned_record *before)
+{
+    return seen->renewed_us == 0 || seen->renewed_us != before->renewed_us ||
+           seen->acquired_us != before->acquired_us || seen->lease_ms != before->lease_ms ||
+           seen->held != before->held || seen->grants != before->grants || seen->nonce != before->nonce ||
+           seen->token != before->token || strcmp(seen->id, before->id) != 0;
+}
+
 unsigned simba__versioned_saw(versioned_mutex *m, const versioned_record *record, bool asked, simba_local now)
 {
     const versioned_record before = m->known;
@@ -85,7 +95,8 @@ unsigned simba__versioned_saw(versioned_mutex *m, const versioned_record *record
     m->known = *record;
     if (record->version < before.version)
         m->known.version = before.version;
-    m->since = now;
+    if (is_renewed(record, &before))
+        m->since = now;
     if (record->held != before.held || record->token != before.token || record->nonce != before.nonce ||
         strcmp(record->id, before.id) != 0)
         changed |= VERSIONED_OWNER_CHANGED;

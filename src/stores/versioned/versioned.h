@@ -2,8 +2,8 @@
  * which version it replaces (compare and swap). Kubernetes is such a store, and so is an object store with If-Match. Pure: records,
  * requests and times go in; out comes what to ask the store next.
  *
- *   expiry     A record has expired when *my* clock has seen it unchanged for as long as it says. Its holder sent it before I
- *              first saw it, so the holder's clock has ended the lease by then. That it is still unchanged, the write proves
+ *   expiry     A record has expired when *my* clock has seen what its holder renews unchanged for as long as it says. The holder sent
+ *              that before I first saw it, so the holder's clock has ended the lease by then. That it is still unchanged, the write proves
  *              that replaces it. So a take-over needs a whole lease from the first look; a record without a holder is free at once.
  *   tokens     The token of a grant is the version that its write replaced: known before the write, and so stored by it. The store
  *              promises that versions grow with each write, also when the record was removed in between.
@@ -44,7 +44,7 @@ typedef struct versioned_record {
 
 typedef struct versioned_mutex {
     versioned_record known; /* as last seen */
-    simba_local since;      /* when it was first seen so */
+    simba_local since;      /* when its present holder, with these times, was first seen */
     bool stale;             /* another version is there, or may be: read first */
     bool live;              /* the store's to set: every change reaches simba__versioned_saw soon */
 
