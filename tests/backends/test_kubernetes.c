@@ -232,6 +232,39 @@ static void beside_go(void **state)
     simba_client_close(client);
 }
 
+static simba_contender *start_waiter(simba_client *client, const char *mutex)
+{
+    simba_contender *waiter = NULL;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.timing.ttl_ms = 60000;
+    options.timing.transition_ms = 60000;
+    assert_int_equal(simba_contender_new(client, mutex, &options, NULL, &waiter), 0);
+    assert_int_equal(simba_contender_start(waiter), 0);
+    return waiter;
+}
+
+static bool annotate(void)
+{
+    static unsigned number;
+    char body[80];
+    snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{\"other/number\":\"%u\"}}}", number++);
+    assert_int_equal(put("PATCH", "m", body), 200);
+    return false;
+}
+
+/* Somebody who annotates the Lease of a dead owner all the time does not keep a waiter from it. */
+static void meddled(void **state)
+{
+    (void)state;
+    simba_client *client = open_it();
+    assert_int_equal(put("POST", "", GO_LEASE), 201);
+    simba_contender *waiter = start_waiter(client, "m");
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), annotate() || simba_contender_is_owner(waiter)));
+    simba_contender_stop(waiter);
+    simba_contender_free(waiter);
+    simba_client_close(client);
+}
+
 /* What cannot be shared, or understood, is refused. */
 static void refused(void **state)
 {
@@ -337,6 +370,102 @@ static void too_many(void **state)
     simba_client_close(client);
 }
 
+/* A server that fails to write is asked again after pauses that grow: a read settles each write, and that is all. */
+static void failing_writes(void **state)
+{
+    (void)state;
+    simba_client *client = open_it();
+    simba_locker *holder = make_locker(client, "m", LONG_LEASE_MS);
+    simba_error err = {0};
+    acquire(holder, 0);
+    const uint64_t token = simba_locker_token(holder);
+    const unsigned before = asked("PATCH");
+    fake_kubernetes_fail(&fake, FAKE_KUBE_BROKEN, "PATCH", 3);
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), asked("PATCH") >= before + 4));
+    assert_int_equal(simba_locker_token(holder), token);
+    assert_true(simba_locker_held_for_ms(holder) > 0);
+
+    fake_kubernetes_fail(&fake, FAKE_KUBE_BROKEN, "PATCH", 1);
+    assert_int_equal(simba_client_force_release(client, "m", &err), SIMBA_EUNAVAILABLE);
+    assert_non_null(strstr(err.text, "PATCH of Lease m is answered by 500"));
+
+    const unsigned patches = asked("PATCH");
+    fake_kubernetes_fail(&fake, FAKE_KUBE_BROKEN, "PATCH", 100000);
+    assert_true(REF_WITHIN(ref_scaled_ms(20000), simba_locker_held_for_ms(holder) == 0));
+    assert_in_range(asked("PATCH") - patches, 2, 20);
+    fake_kubernetes_fail(&fake, FAKE_KUBE_WELL, "PATCH", 0);
+    simba_locker_free(holder);
+    simba_client_close(client);
+}
+
+/* Its namespace does not exist. */
+static void no_namespace(void **state)
+{
+    (void)state;
+    char host[64];
+    simba_error err = {0};
+    snprintf(host, sizeof host, "127.0.0.1:%d", fake.port);
+    simba_client *client = open_at(host, "/nosuch?tls=no");
+    simba_locker *locker = make_locker(client, "m", LEASE_MS);
+    assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_ESTORE);
+    if (!strstr(err.text, "namespaces"))
+        fail_msg("%s", err.text);
+    assert_int_equal(fake_kubernetes_asked(&fake, "POST"), 1);
+    simba_locker_free(locker);
+    simba_client_close(client);
+}
+
+/* Versions are small from now on, as when somebody brings Leases into another cluster. Annotations stay. */
+static void step_back(const char *name)
+{
+    char key[300];
+    snprintf(key, sizeof key, "leases/default/%s", name);
+    pthread_mutex_lock(&fake.lock);
+    fake.objects.version = fake.objects.shown = 10;
+    fake.objects.oldest = 1;
+    json_array_clear(fake.objects.history);
+    json_object_set_new(json_object_get(json_object_get(fake.objects.objects, key), "metadata"), "resourceVersion",
+                        json_string("9"));
+    pthread_mutex_unlock(&fake.lock);
+}
+
+/* Tokens go on; a holder goes on holding; a waiter whose watch waits for versions that were lost takes over when the lease ends. */
+static void restored(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {open_it(), open_it()};
+    simba_locker *lockers[2] = {make_locker(clients[0], "m", LONG_LEASE_MS),
+                                make_locker(clients[1], "m", LONG_LEASE_MS)};
+    simba_error err = {0};
+    for (int i = 0; i < 20; i++) {
+        acquire(lockers[0], 0);
+        assert_int_equal(simba_locker_release(lockers[0], NULL), 0);
+    }
+    acquire(lockers[0], 0);
+    const uint64_t first = simba_locker_token(lockers[0]);
+    simba_contender *waiter = start_waiter(clients[1], "m");
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), asked_for("GET", "?watch") >= 1));
+    step_back("m");
+    const unsigned patches = asked("PATCH");
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), asked("PATCH") >= patches + 3));
+    assert_int_equal(simba_locker_token(lockers[0]), first);
+    assert_true(simba_locker_held_for_ms(lockers[0]) > 0);
+    assert_int_equal(simba_locker_release(lockers[0], NULL), 0);
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), simba_contender_is_owner(waiter)));
+    assert_true(simba_contender_token(waiter) > first);
+    const uint64_t second = simba_contender_token(waiter);
+    simba_contender_stop(waiter);
+    simba_contender_free(waiter);
+    assert_int_equal(simba_client_forget(clients[0], "m", &err), SIMBA_ESTORE);
+    assert_non_null(strstr(err.text, "behind its latest token"));
+    acquire(lockers[1], 0);
+    assert_true(simba_locker_token(lockers[1]) > second);
+    for (int i = 0; i < 2; i++) {
+        simba_locker_free(lockers[i]);
+        simba_client_close(clients[i]);
+    }
+}
+
 static void write_file(const char *name, const char *text, char ret_path[128])
 {
     snprintf(ret_path, 128, "%s/%s", folder, name);
@@ -414,17 +543,6 @@ static void slow_token(void **state)
 }
 
 /* --- watches -------------------------------------------------------------------------------------------- */
-
-static simba_contender *start_waiter(simba_client *client, const char *mutex)
-{
-    simba_contender *waiter = NULL;
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    options.timing.ttl_ms = 60000;
-    options.timing.transition_ms = 60000;
-    assert_int_equal(simba_contender_new(client, mutex, &options, NULL, &waiter), 0);
-    assert_int_equal(simba_contender_start(waiter), 0);
-    return waiter;
-}
 
 /* Leases are so long that only the watch can tell of a release, whatever happens to it. */
 static void watches(void **state)
@@ -587,6 +705,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(faults, setup, teardown),
         cmocka_unit_test_setup_teardown(too_many, setup, teardown),
+        cmocka_unit_test_setup_teardown(failing_writes, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_namespace, setup, teardown),
+        cmocka_unit_test_setup_teardown(restored, setup, teardown),
+        cmocka_unit_test_setup_teardown(meddled, setup, teardown),
         cmocka_unit_test_setup_teardown(another_token, setup, teardown),
         cmocka_unit_test_setup_teardown(slow_token, setup, teardown),
         cmocka_unit_test_setup_teardown(watches, setup, teardown),

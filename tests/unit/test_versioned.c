@@ -151,11 +151,41 @@ static void about_expiry(void **state)
     pass_ms(LEASE_MS - 1);
     assert_int_equal(acquire(&other, "you", 8), 0);
     stored.version++;
+    stored.renewed_us++;
     pass_ms(1);
     assert_int_equal(acquire(&other, "you", 8), 0); /* it was renewed */
     pass_ms(LEASE_MS);
     assert_true(acquire(&other, "you", 8) > token);
     assert_int_equal(apply(&holder, SIMBA_OP_RENEW, "me", 7, token), SIMBA_NOT_MINE);
+}
+
+/* A write beside the holder, such as a label, prolongs nothing. A renewal by simba does, and so does one by a Go program, or one whose time
+ * cannot be read. */
+static void about_meddling(void **state)
+{
+    (void)state;
+    versioned_mutex holder, other;
+    simba__versioned_init(&holder);
+    simba__versioned_init(&other);
+    const uint64_t token = acquire(&holder, "me", 7);
+    assert_int_equal(acquire(&other, "you", 8), 0);
+    pass_ms(LEASE_MS / 2);
+    assert_int_equal(apply(&holder, SIMBA_OP_RENEW, "me", 7, token), SIMBA_MINE);
+    assert_int_equal(acquire(&other, "you", 8), 0);
+    pass_ms(LEASE_MS - 1);
+    assert_int_equal(acquire(&other, "you", 8), 0);
+    stored.version++;
+    pass_ms(1);
+    assert_true(acquire(&other, "you", 8) > token);
+
+    /* A Go program takes it. */
+    stored.nonce = stored.token = 0;
+    for (int i = 0; i < 6; i++) {
+        stored.version++;
+        stored.renewed_us = i < 3 ? stored.renewed_us + 1 : 0;
+        pass_ms(LEASE_MS / 2);
+        assert_int_equal(acquire(&other, "you", 9), 0);
+    }
 }
 
 /* Identities may be equal: the nonce tells them apart. A holder of another program has none. */
@@ -191,6 +221,69 @@ static void about_ends(void **state)
     assert_int_equal(apply(&m, SIMBA_OP_FORGET, NULL, 0, 0), SIMBA_MINE);
     assert_int_equal(apply(&m, SIMBA_OP_FORGET, NULL, 0, 0), SIMBA_NOT_MINE);
     assert_true(acquire(&m, "me", 9) > next);
+}
+
+/* Somebody brings the record back as it was, or into a store whose versions are smaller: tokens go on, and the record stays. */
+static void about_backups(void **state)
+{
+    (void)state;
+    versioned_mutex holder, other;
+    simba__versioned_init(&holder);
+    const uint64_t first = acquire(&holder, "me", 7);
+    const versioned_record backup = stored;
+    apply(&holder, SIMBA_OP_RELEASE, "me", 7, first);
+    const uint64_t second = acquire(&holder, "me", 8);
+    assert_true(second > first);
+    stored = backup;
+    assert_int_equal(apply(&holder, SIMBA_OP_RENEW, "me", 8, second), SIMBA_NOT_MINE);
+    stored.held = false;
+    stored.version++;
+    const uint64_t third = acquire(&holder, "me", 9); /* it remembers what the store has lost */
+    assert_int_equal(third, second + 1);
+
+    apply(&holder, SIMBA_OP_RELEASE, "me", 9, third);
+    stored.version = 1;
+    simba__versioned_init(&other); /* it knows what the record says */
+    simba_request request = ask_for(SIMBA_OP_FORGET, NULL, 0, 0);
+    simba__versioned_begin(&other);
+    assert_int_equal(simba__versioned_next(&other, &request, now), VERSIONED_READ);
+    serve(&other, VERSIONED_READ);
+    assert_int_equal(simba__versioned_next(&other, &request, now), VERSIONED_BEHIND);
+    const uint64_t fourth = acquire(&other, "you", 10);
+    assert_int_equal(fourth, third + 1);
+    assert_int_equal(apply(&other, SIMBA_OP_RENEW, "you", 10, fourth), SIMBA_MINE);
+    assert_int_equal(apply(&other, SIMBA_OP_RELEASE, "you", 10, fourth), SIMBA_MINE);
+    stored.version = fourth + 1;
+    assert_int_equal(apply(&other, SIMBA_OP_FORGET, NULL, 0, 0), SIMBA_MINE);
+
+    granted = 0;
+    stored = backup;
+    stored.held = false;
+    stored.last_token = SIMBA__TOKEN_MAX;
+    simba__versioned_init(&other);
+    request = ask_for(SIMBA_OP_ACQUIRE, "you", 11, 0);
+    simba__versioned_begin(&other);
+    assert_int_equal(simba__versioned_next(&other, &request, now), VERSIONED_READ);
+    serve(&other, VERSIONED_READ);
+    assert_int_equal(simba__versioned_next(&other, &request, now), VERSIONED_BEHIND);
+}
+
+/* One read that is older than what was known proves nothing. */
+static void about_stale_reads(void **state)
+{
+    (void)state;
+    versioned_mutex m;
+    simba__versioned_init(&m);
+    const versioned_record early = {.exists = true, .version = 5};
+    const uint64_t token = acquire(&m, "me", 7);
+    simba_request request = ask_for(SIMBA_OP_RENEW, "me", 7, token);
+    m.stale = true;
+    simba__versioned_begin(&m);
+    assert_int_equal(simba__versioned_next(&m, &request, now), VERSIONED_READ);
+    simba__versioned_saw(&m, &early, true, (simba_local){now.ns});
+    assert_int_equal(simba__versioned_next(&m, &request, now), VERSIONED_READ);
+    serve(&m, VERSIONED_READ);
+    assert_int_equal(simba__versioned_next(&m, &request, now), VERSIONED_WRITE);
 }
 
 /* A note is the holder's, and an overtaken write of it is none. */
@@ -420,11 +513,13 @@ static void about_many_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(about_creating, setup),     cmocka_unit_test_setup(about_renewing, setup),
-        cmocka_unit_test_setup(about_expiry, setup),       cmocka_unit_test_setup(about_identities, setup),
-        cmocka_unit_test_setup(about_ends, setup),         cmocka_unit_test_setup(about_notes, setup),
-        cmocka_unit_test_setup(about_lost_answers, setup), cmocka_unit_test_setup(about_late_writes, setup),
-        cmocka_unit_test_setup(about_watching, setup),     cmocka_unit_test_setup(about_many_ways, setup),
+        cmocka_unit_test_setup(about_creating, setup),    cmocka_unit_test_setup(about_renewing, setup),
+        cmocka_unit_test_setup(about_expiry, setup),      cmocka_unit_test_setup(about_identities, setup),
+        cmocka_unit_test_setup(about_meddling, setup),    cmocka_unit_test_setup(about_backups, setup),
+        cmocka_unit_test_setup(about_stale_reads, setup), cmocka_unit_test_setup(about_ends, setup),
+        cmocka_unit_test_setup(about_notes, setup),       cmocka_unit_test_setup(about_lost_answers, setup),
+        cmocka_unit_test_setup(about_late_writes, setup), cmocka_unit_test_setup(about_watching, setup),
+        cmocka_unit_test_setup(about_many_ways, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,13 +9,13 @@
  *   spec.acquireTime           shared: of the grant, by the owner's wall clock
  *   spec.renewTime             shared: of the latest write. It grows by a second at least, because client-go sees whole seconds
  *   spec.leaseTransitions      shared: counts grants
- *   annotation simba/grant     "NONCE TOKEN MS": the grant, if holderIdentity ends in NONCE, and its lease
+ *   annotation simba/grant     "NONCE TOKEN MS": the latest grant and its lease; it is the holder's if holderIdentity ends in NONCE
  *   annotation simba/note      "TOKEN NUMBER MS BASE64": the note, and under which grant it was written, as which, and when
  *   annotation simba/mutex     M, if the Lease has another name
  *   annotation simba/revoked   NONCE of the latest grant that was forced away
  *
  * Kubernetes has no clock that judges leases, and no queue. versioned.h has the rules that make a mutex of this. The version is
- * metadata.resourceVersion; the token of a grant is the version that its write replaced.
+ * metadata.resourceVersion; the token of a grant is the version that its write replaced, or one more than the latest token.
  *
  *   reading        GET of the Lease: consistent, because it names no version
  *   ACQUIRE        a PATCH of a Lease that is free or has expired, if its resourceVersion is as seen (otherwise 409: GET again);
@@ -34,6 +34,7 @@
  *
  * A write without an answer, or with 5xx, is settled by reading. A request whose time is over closes its connection, because the API
  * server ends what nobody waits for. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,9 +123,12 @@ static void take_out(kube_mutex *mutex, simba_request *request)
     if (mutex->last == request)
         mutex->last = before;
     request->backend_data = NULL;
-    if (!before)
-        simba__versioned_begin(&mutex->state);
-    mutex->denials = before ? mutex->denials : 0;
+    if (before)
+        return;
+    simba__versioned_begin(&mutex->state);
+    mutex->denials = 0;
+    mutex->broke = false;
+    mutex->trouble.code = 0;
 }
 
 static void fail(kube_mutex *mutex, int code, const char *text)
@@ -209,6 +213,12 @@ static int ask(kube_mutex *mutex, versioned_ask what)
             "kubernetes: the owner of %s is not one of this library; a Go program takes the Lease back, or goes on "
             "leading until its RenewDeadline: stop that process",
             mutex->mutex);
+    if (what == VERSIONED_WRITE && state->wanted.last_token > state->known.last_token &&
+        state->wanted.token != state->replaced)
+        store->host->log(store->host, SIMBA_LOG_WARN,
+                         "kubernetes: the resourceVersion of Lease %s is %" PRIu64 ", and its latest token was %" PRIu64
+                         ": was the cluster restored from a backup? Tokens go on from the latest",
+                         mutex->name, state->replaced, state->known.last_token);
     char path[KUBE_TARGET_SIZE];
     simba__buffer body = {0};
     if (what == VERSIONED_CREATE)
@@ -239,6 +249,16 @@ static void advance(kube_mutex *mutex, const kube_lease *lease)
         } else if (what == VERSIONED_GIVE_UP) {
             fail(mutex, SIMBA_EUNAVAILABLE,
                  "kubernetes: the server refuses again and again, or a webhook changes the Lease");
+        } else if (what == VERSIONED_BEHIND) {
+            char text[256];
+            snprintf(text, sizeof text,
+                     "kubernetes: the resourceVersion of Lease %.100s is behind its latest token, %" PRIu64
+                     ": was the cluster restored from a backup? A later token could be smaller",
+                     mutex->name, mutex->state.known.last_token);
+            fail(mutex, SIMBA_ESTORE, text);
+        } else if (mutex->trouble.code < 0 && what != VERSIONED_READ) {
+            simba__versioned_lost(&mutex->state); /* it was not sent: the client tries again after a pause */
+            fail(mutex, mutex->trouble.code, mutex->trouble.text);
         } else if (waits) {
             simba__versioned_lost(&mutex->state);
             fail(mutex, SIMBA_EUNAVAILABLE, "kubernetes: the server is overloaded and has asked to wait (429)");
@@ -280,30 +300,30 @@ void simba__kube_token_is(kube_store *store)
 /* It said no, or nothing. */
 static void take_refusal(kube_mutex *mutex, int status, simba__json body, const simba_error *error)
 {
-    kube_store *store = mutex->store;
     const bool reads = mutex->asked == VERSIONED_READ;
     const bool unknown = error ? mutex->call.http.sent : status >= 500 || status == 404; /* not the API server's own */
     char what[300];
     simba_error refusal;
-    if (!reads && unknown) {
-        simba__versioned_lost(&mutex->state); /* a read settles it */
-        return;
-    }
     if (status == 409 && !reads) {
         simba__versioned_conflict(&mutex->state);
         return;
     }
     if (!reads)
-        simba__versioned_lost(&mutex->state); /* this one was refused; an earlier one may be under way */
+        simba__versioned_lost(&mutex->state); /* if this one was refused, an earlier one may be under way */
     if (status == 401 && wait_for_token(mutex))
         return;
     if (error) {
-        fail(mutex, error->code, error->text);
-        return;
+        refusal = *error;
+    } else {
+        snprintf(what, sizeof what, "%s of Lease %s", methods[mutex->asked], mutex->name);
+        simba__kube_refusal(mutex->store, what, status, body, &refusal);
     }
-    snprintf(what, sizeof what, "%s of Lease %s", methods[mutex->asked], mutex->name);
-    simba__kube_refusal(store, what, status, body, &refusal);
-    fail(mutex, refusal.code, refusal.text);
+    if (reads || !unknown)
+        fail(mutex, refusal.code, refusal.text);
+    else if (error && !mutex->broke)
+        mutex->broke = true; /* an idle connection may have ended: a read settles the write, which may be sent again */
+    else
+        mutex->trouble = refusal; /* a read settles it, and no more */
 }
 
 static void call_over(kube_call *call, int status, simba__json body, const simba_error *error)
@@ -333,8 +353,9 @@ static void call_over(kube_call *call, int status, simba__json body, const simba
         fail(mutex, SIMBA_ECORRUPT, text);
     } else {
         mutex->news |= simba__versioned_saw(&mutex->state, &lease.record, true, now);
-        if (mutex->stream)
-            simba__kube_answered(mutex->stream, lease.record.version);
+        if (mutex->stream) /* one that waits for versions that were lost shows nothing */
+            simba__kube_answered(mutex->stream,
+                                 mutex->news & VERSIONED_STEPPED_BACK ? UINT64_MAX : lease.record.version);
         read = &lease;
     }
     advance(mutex, read);

@@ -109,6 +109,8 @@ struct kube_mutex {
     bool busy;                   /* `call` is under way */
     bool denied;                 /* it waits for another token */
     unsigned denials;
+    bool broke;            /* a connection, under a write of the first one */
+    simba_error trouble;   /* why such a write is not repeated; code 0: it may be */
     uint64_t leads;        /* the nonce of a grant of this client; 0: none */
     unsigned news;         /* to be told to `watch` */
     simba_watch *watch;    /* NULL: nobody's */

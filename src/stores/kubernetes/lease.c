@@ -113,26 +113,26 @@ static const char *write_time(int64_t us, char ret_text[TIME_SIZE])
 
 /* --- reading ----------------------------------------------------------------------------------------- */
 
-/* "NONCE TOKEN MS" is the grant of this holder only if that one's identity ends in the nonce: other programs leave annotations alone
- * when they take the Lease. */
+/* "NONCE TOKEN MS" is the latest grant, and that of this holder if its identity ends in the nonce: other programs leave annotations alone
+ * when they take the Lease, and so does a release. `identity` NULL: nobody holds it. */
 static void find_holder(versioned_record *record, simba__json annotations, const char *identity)
 {
-    char text[80];
+    char text[80], digits[24];
     uint64_t nonce, token, lease_ms;
     const char *at = text;
-    const char *mark = strrchr(identity, '_');
-    char digits[24];
+    const char *mark = identity ? strrchr(identity, '_') : NULL;
     const bool is_grant = simba__json_text(simba__json_get(annotations, "simba/grant"), text, sizeof text) &&
                           take_number(&at, 16, &nonce) && take_number(&at, 10, &token) &&
-                          take_number(&at, 10, &lease_ms);
+                          take_number(&at, 10, &lease_ms) && token > 0 && token <= SIMBA__TOKEN_MAX;
+    record->last_token = is_grant ? token : 0;
     snprintf(digits, sizeof digits, "%016" PRIx64, is_grant ? nonce : 0);
     if (is_grant && mark && strcmp(mark + 1, digits) == 0 && mark - identity <= SIMBA_ID_MAX && mark > identity &&
-        token > 0 && token <= SIMBA__TOKEN_MAX && lease_ms > 0 && (int64_t)lease_ms <= SIMBA_LEASE_MAX_MS) {
+        lease_ms > 0 && (int64_t)lease_ms <= SIMBA_LEASE_MAX_MS) {
         memcpy(record->id, identity, (size_t)(mark - identity));
         record->nonce = nonce;
         record->token = token;
         record->lease_ms = (int64_t)lease_ms;
-    } else {
+    } else if (identity) {
         memcpy(record->id, identity, (size_t)simba__text_cut(identity, SIMBA_ID_MAX));
     }
 }
@@ -187,11 +187,11 @@ bool simba__kube_parse_lease(simba__json object, kube_lease *ret_lease)
     if (!simba__json_int(simba__json_get(spec, "leaseDurationSeconds"), &seconds) || seconds > INT32_MAX)
         seconds = 0;
     record->lease_ms = seconds * 1000;
-    if (record->held)
-        find_holder(record, annotations, unreadable ? "?" : identity);
+    find_holder(record, annotations, unreadable ? "?" : record->held ? identity : NULL);
     record->acquired_us = time_of(simba__json_get(spec, "acquireTime"));
     record->renewed_us = time_of(simba__json_get(spec, "renewTime"));
-    simba__json_int(simba__json_get(spec, "leaseTransitions"), &record->grants);
+    if (simba__json_int(simba__json_get(spec, "leaseTransitions"), &record->grants) && record->grants > INT32_MAX)
+        record->grants = INT32_MAX; /* is the most that the server stores */
     const char *at = revoked;
     if (simba__json_text(simba__json_get(annotations, "simba/revoked"), revoked, sizeof revoked))
         take_number(&at, 16, &record->revoked_nonce);
@@ -225,15 +225,12 @@ void simba__kube_put_patch(simba__buffer *out, const versioned_record *wanted, u
 {
     char identity[SIMBA_ID_MAX + 24] = "", text[80], acquired[TIME_SIZE], renewed[TIME_SIZE];
     const int64_t seconds = wanted->held ? simba__sat_add(wanted->lease_ms, 999) / 1000 : 1;
-    simba__json_put(out, "{'metadata':{'resourceVersion':'%lld','annotations':{", (long long)replaced);
-    if (wanted->held) {
+    if (wanted->held)
         snprintf(identity, sizeof identity, "%s_%016" PRIx64, wanted->id, wanted->nonce);
-        snprintf(text, sizeof text, "%016" PRIx64 " %" PRIu64 " %" PRId64, wanted->nonce, wanted->token,
-                 wanted->lease_ms);
-        simba__json_put(out, "'simba/grant':%s", text);
-    } else {
-        simba__json_put(out, "'simba/grant':null");
-    }
+    snprintf(text, sizeof text, "%016" PRIx64 " %" PRIu64 " %" PRId64, wanted->nonce,
+             wanted->held ? wanted->token : wanted->last_token, wanted->lease_ms);
+    simba__json_put(out, "{'metadata':{'resourceVersion':'%lld','annotations':{'simba/grant':%s", (long long)replaced,
+                    text);
     if (wanted->revoked_nonce) {
         snprintf(text, sizeof text, "%016" PRIx64, wanted->revoked_nonce);
         simba__json_put(out, ",'simba/revoked':%s", text);

@@ -67,11 +67,27 @@ static bool is_wanted(const versioned_record *seen, const versioned_record *want
            seen->note_number == wanted->note_number && seen->revoked_nonce == wanted->revoked_nonce;
 }
 
+/* Has its holder renewed it, or is it somebody else's? As client-go judges: by what a holder writes with each renewal. A label or an
+ * annotation that others change prolongs nothing. A time that cannot be read may hide a renewal. */
+static bool is_renewed(const versioned_record *seen, const versioned_record *before)
+{
+    return seen->renewed_us == 0 || seen->renewed_us != before->renewed_us ||
+           seen->acquired_us != before->acquired_us || seen->lease_ms != before->lease_ms ||
+           seen->held != before->held || seen->grants != before->grants || seen->nonce != before->nonce ||
+           seen->token != before->token || strcmp(seen->id, before->id) != 0;
+}
+
 unsigned simba__versioned_saw(versioned_mutex *m, const versioned_record *record, bool asked, simba_local now)
 {
     const versioned_record before = m->known;
     const bool vanished = asked && record->exists != before.exists;
+    const bool stepped_back = asked && record->exists && record->version < m->asked_after;
     unsigned changed = 0;
+    if (stepped_back && !m->doubted) {
+        m->doubted = m->stale = true; /* one answer proves nothing */
+        return 0;
+    }
+    m->doubted &= !asked;
     if (asked && m->unsettled && is_wanted(record, &m->wanted)) {
         m->carried_out = m->wrote;
         m->unsettled = false;
@@ -80,12 +96,17 @@ unsigned simba__versioned_saw(versioned_mutex *m, const versioned_record *record
     }
     m->read |= asked;
     m->stale &= !asked;
-    if (record->version <= before.version && !vanished)
+    if (record->version <= before.version && !vanished && !stepped_back)
         return 0; /* seen before; or a watch has overtaken this answer, or the other way round */
     m->known = *record;
-    if (record->version < before.version)
+    if (record->version < before.version && !stepped_back)
         m->known.version = before.version;
-    m->since = now;
+    if (record->last_token < before.last_token)
+        m->known.last_token = before.last_token;
+    if (stepped_back)
+        changed |= VERSIONED_STEPPED_BACK;
+    if (is_renewed(record, &before))
+        m->since = now;
     if (record->held != before.held || record->token != before.token || record->nonce != before.nonce ||
         strcmp(record->id, before.id) != 0)
         changed |= VERSIONED_OWNER_CHANGED;
@@ -132,13 +153,20 @@ static void extend(versioned_record *wanted, const simba_request *request, simba
     stamp(wanted, now);
 }
 
+/* The version that is replaced, unless the versions are behind the tokens. */
+static uint64_t next_token(const versioned_record *known)
+{
+    return known->version > known->last_token ? known->version : known->last_token + 1;
+}
+
 static void grant(versioned_record *wanted, const simba_request *request, simba__row_now now)
 {
     memset(wanted->id, 0, sizeof wanted->id);
     memcpy(wanted->id, request->id, strnlen(request->id, SIMBA_ID_MAX));
     wanted->held = true;
     wanted->nonce = request->nonce;
-    wanted->token = wanted->version; /* which it replaces */
+    wanted->token = next_token(wanted);
+    wanted->last_token = wanted->token;
     wanted->acquired_us = now.epoch_us;
     wanted->grants++;
     extend(wanted, request, now);
@@ -195,6 +223,7 @@ static versioned_ask refuse(const versioned_mutex *m, simba_request *request, si
 versioned_ask simba__versioned_next(versioned_mutex *m, simba_request *request, simba__row_now now)
 {
     const versioned_record *known = &m->known;
+    m->asked_after = known->version;
     if (m->carried_out)
         return answer(m, request, SIMBA_MINE, now);
     if (m->rounds++ >= VERSIONED_ROUNDS_MOST)
@@ -208,6 +237,9 @@ versioned_ask simba__versioned_next(versioned_mutex *m, simba_request *request, 
     /* A write whose fate is unknown can still be carried out while the version that it replaces is there. Perhaps it is our own
      * acquire: another version keeps it out, and then the request is decided anew. */
     const bool haunted = m->unsettled && known->exists && known->version == m->replaced;
+    const bool behind = request->op == SIMBA_OP_ACQUIRE  ? next_token(known) > SIMBA__TOKEN_MAX
+                        : request->op == SIMBA_OP_FORGET ? next_token(known) > known->version
+                                                         : false;
     bool writes = false;
     versioned_record wanted = *known;
     switch (request->op) {
@@ -254,6 +286,8 @@ versioned_ask simba__versioned_next(versioned_mutex *m, simba_request *request, 
     }
     if (!writes)
         return refuse(m, request, now);
+    if (behind && !mine)
+        return m->read ? VERSIONED_BEHIND : VERSIONED_READ;
     const versioned_ask ask = write_it(m, &wanted, now);
     m->wrote = request->op != SIMBA_OP_RELEASE || mine;
     return ask;

@@ -2,11 +2,13 @@
  * which version it replaces (compare and swap). Kubernetes is such a store, and so is an object store with If-Match. Pure: records,
  * requests and times go in; out comes what to ask the store next.
  *
- *   expiry     A record has expired when *my* clock has seen it unchanged for as long as it says. Its holder sent it before I
- *              first saw it, so the holder's clock has ended the lease by then. That it is still unchanged, the write proves
+ *   expiry     A record has expired when *my* clock has seen what its holder renews unchanged for as long as it says. The holder sent
+ *              that before I first saw it, so the holder's clock has ended the lease by then. That it is still unchanged, the write proves
  *              that replaces it. So a take-over needs a whole lease from the first look; a record without a holder is free at once.
  *   tokens     The token of a grant is the version that its write replaced: known before the write, and so stored by it. The store
- *              promises that versions grow with each write, also when the record was removed in between.
+ *              promises that versions grow with each write, also when the record was removed in between. A store that was restored
+ *              from a backup breaks that. So the record keeps its latest token, tokens go on from there until the versions are greater,
+ *              and meanwhile the record cannot be removed.
  *   creating   never grants: a delayed creation could arrive after the record was granted, released and removed, and would bring
  *              an old token back. A record that is missing is made without a holder, and then replaced like any other.
  *   fate       A write without an answer may have been carried out, or still be. So a read follows: if the record is as it
@@ -34,6 +36,7 @@ typedef struct versioned_record {
     char tag[VERSIONED_TAG_MAX + 1];  /* the store's own name for this very object, if it needs one for conditions */
     char id[SIMBA_ID_MAX + 1];        /* of the holder */
     uint64_t nonce, token;            /* of its grant; both 0: it is none of ours */
+    uint64_t last_token;              /* of the latest grant: the next one's is greater */
     int64_t lease_ms;                 /* how long it has to stay unchanged */
     int64_t acquired_us, renewed_us;  /* on the wall clock of who wrote it: for people */
     int64_t grants;                   /* so far */
@@ -44,7 +47,9 @@ typedef struct versioned_record {
 
 typedef struct versioned_mutex {
     versioned_record known; /* as last seen */
-    simba_local since;      /* when it was first seen so */
+    simba_local since;      /* when its present holder, with these times, was first seen */
+    uint64_t asked_after;   /* the version that was known when the store was asked last */
+    bool doubted;           /* its answer showed an earlier one */
     bool stale;             /* another version is there, or may be: read first */
     bool live;              /* the store's to set: every change reaches simba__versioned_saw soon */
 
@@ -69,11 +74,13 @@ typedef enum versioned_ask {
     VERSIONED_WRITE,   /* `wanted` over `replaced`; likewise */
     VERSIONED_REMOVE,  /* `replaced`; likewise */
     VERSIONED_GIVE_UP, /* it was tried too often */
+    VERSIONED_BEHIND,  /* a later token could not be greater than `last_token`, because the versions are behind it */
 } versioned_ask;
 
 enum {
     VERSIONED_OWNER_CHANGED = 1 << 0,
     VERSIONED_NOTE_CHANGED = 1 << 1,
+    VERSIONED_STEPPED_BACK = 1 << 2, /* the store has lost what it had */
 };
 
 void simba__versioned_init(versioned_mutex *mutex);
