@@ -142,9 +142,9 @@ static void undone_rows_are_read(void **state)
     open_store(f, &f->a);
     const uint64_t token = acquire(&f->a, "orders", "a", 1).owner.token;
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
-    raw_once(f, "CREATE TRIGGER stop AFTER UPDATE ON simba_lock WHEN NEW.mutex = 'bad' BEGIN SELECT RAISE(ROLLBACK, "
-                "'no'); END;"
-                "INSERT INTO simba_lock (mutex) VALUES ('bad')");
+    raw_once(f, "INSERT INTO simba_lock (mutex) VALUES ('bad');"
+                "CREATE TRIGGER stop AFTER INSERT ON simba_lock WHEN NEW.mutex = 'bad' BEGIN SELECT RAISE(ROLLBACK, "
+                "'no'); END;");
     assert_mine(acquire(&f->a, "orders", "a", 5));
     assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 5, 0));
     testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "a", 2, 0);

@@ -36,7 +36,7 @@ static int after_statement(unsigned kind, void *user, void *statement, void *ns)
     (void)kind;
     (void)user;
     (void)ns;
-    if (expiring.request && strstr(sqlite3_sql(statement), "FROM simba_lock WHERE mutex = ")) {
+    if (expiring.request && strstr(sqlite3_sql(statement), "simba_note USING (mutex) WHERE mutex = ")) {
         testhost_expire(expiring.h, expiring.request);
         expiring.request = NULL;
         expiring.places = expiring.h->window.outstanding.count;

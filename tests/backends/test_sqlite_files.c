@@ -280,6 +280,33 @@ static void no_permission(void **state)
     chmod(f->folder, 0755);
 }
 
+static void must_refuse_link(fixture *f)
+{
+    must_refuse(f->url, SIMBA_EPERM, "/deeper: this folder cannot be written to");
+}
+
+/* A link leads to a database in another folder: what holds there counts. */
+static void link_into_another_folder(void **state)
+{
+    fixture *f = *state;
+    char folder[80];
+    char link[100];
+    snprintf(folder, sizeof folder, "%s/deeper", f->folder);
+    snprintf(link, sizeof link, "%s/link.db", f->folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(f->path, sizeof f->path, "%s/simba.db", folder);
+    snprintf(f->url, sizeof f->url, "sqlite://%s", f->path);
+    open_store(f, &f->a);
+    testhost_close(&f->a);
+    assert_int_equal(symlink(f->path, link), 0);
+    snprintf(f->url, sizeof f->url, "sqlite://%s", link);
+    chmod(f->folder, 0777);
+    chmod(f->path, 0666);
+    chmod(folder, 0555);
+    unprivileged(f, must_refuse_link);
+    chmod(folder, 0755);
+}
+
 /* In a child: open, ask for the mutex, close. */
 static void open_and_acquire(fixture *f, const char *id)
 {
@@ -442,6 +469,7 @@ int main(void)
         TEST(foreign_log),
         TEST(newer_schema),
         TEST(no_permission),
+        TEST(link_into_another_folder),
         TEST(creation_race),
         TEST(deleted_underneath),
         TEST(deleted_under_an_idle_store),

@@ -66,6 +66,8 @@ static void about_forgotten(void **state)
     f->a.listed_count = 0;
     ask(&f->a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
     assert_int_equal(f->a.listed_count, 0);
+    raw_once(f, "INSERT INTO simba_lock (mutex, version, token) VALUES ('lower', 1, 5)");
+    assert_mine(ask(&f->a, SIMBA_OP_FORGET, "lower", "", 0, 0));
     f->a.epoch_shift_us = -INT64_C(3600000000);
     assert_true(acquire(&f->a, "m", "b", 2).owner.token > token);
     assert_true(acquire(&f->a, "other", "b", 2).owner.token > token);

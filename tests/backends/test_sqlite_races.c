@@ -24,7 +24,7 @@ static int after_statement(unsigned kind, void *user, void *statement, void *ns)
     (void)kind;
     (void)user;
     (void)ns;
-    if (strstr(sqlite3_sql(statement), "FROM simba_lock WHERE mutex = "))
+    if (strstr(sqlite3_sql(statement), "simba_note USING (mutex) WHERE mutex = "))
         act_once(&meanwhile.on_read);
     if (strcmp(sqlite3_sql(statement), "COMMIT") == 0)
         act_once(&meanwhile.on_commit);

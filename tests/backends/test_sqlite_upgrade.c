@@ -1,6 +1,4 @@
 /* The SQLite store and a database of the version before: only `simba init` changes it, and only while nobody holds a mutex by it. */
-#include <fcntl.h>
-
 #include "backends/test_sqlite.h"
 
 /* As the version before made it. Its owner "old" holds "held" for so many ms; "once" was held before. */
@@ -35,23 +33,6 @@ static testhost_request prepare(testhost *h)
     testhost_request r = testhost_request_of(h, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
     testhost_ask(h, &r);
     return r;
-}
-
-static void make_beside(const fixture *f, const char *ending, bool is_folder)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s%s", f->path, ending);
-    if (is_folder)
-        assert_int_equal(mkdir(path, 0700), 0);
-    else
-        close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-}
-
-static bool is_beside(const fixture *f, const char *ending)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s%s", f->path, ending);
-    return access(path, F_OK) == 0;
 }
 
 /* Every request is refused, and says what to do; nothing is changed. */
@@ -120,7 +101,6 @@ static void not_while_a_mutex_is_held(void **state)
 {
     fixture *f = *state;
     make_old(f, 59500);
-    make_beside(f, "-notify", false);
     open_store(f, &f->a);
     const testhost_request refused = prepare(&f->a);
     assert_int_equal(refused.request.reply.status, SIMBA_ESTATE);
@@ -128,22 +108,18 @@ static void not_while_a_mutex_is_held(void **state)
     assert_non_null(strstr(refused.error.text, " s; end all programs"));
     assert_string_equal(raw_text(f, "SELECT count(*) FROM simba_mutex"), "2");
     assert_string_equal(raw_text(f, "PRAGMA user_version"), "1");
-    assert_true(is_beside(f, "-notify"));
     f->a.now_shift_ns += 60000 * SIMBA__NS_PER_MS;
     assert_int_equal(prepare(&f->a).request.reply.status, 0);
     assert_mine(acquire(&f->a, "held", "me", 1));
     testhost_close(&f->a);
 }
 
-/* Tokens go on, notes stay, and what the version before kept beside the database goes. Its programs find no table, or a newer
- * version. Clients of this version that are open go on by themselves. */
+/* Tokens go on, and notes stay. Programs of the version before find no table, or a newer version. Clients of this version
+ * that are open go on by themselves. */
 static void it_is_upgraded(void **state)
 {
     fixture *f = *state;
     make_old(f, -1);
-    make_beside(f, "-notify", false);
-    make_beside(f, "-bells", true);
-    make_beside(f, "-bells/17", false);
     open_store(f, &f->a);
     open_store(f, &f->b);
     testhost_request early = testhost_request_of(&f->b, SIMBA_OP_ACQUIRE, "once", "b", 2, 0);
@@ -159,8 +135,6 @@ static void it_is_upgraded(void **state)
     sqlite3_close(old);
 
     assert_string_equal(raw_text(f, "PRAGMA user_version"), "2");
-    assert_false(is_beside(f, "-notify"));
-    assert_false(is_beside(f, "-bells"));
     const simba_reply won = acquire(&f->b, "once", "b", 2);
     assert_mine(won);
     assert_true(won.owner.token > UINT64_C(4000000000000000000));

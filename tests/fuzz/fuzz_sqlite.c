@@ -60,7 +60,6 @@ static void check_item(const simba__sqlite_item *item)
     const simba_reply *reply = &item->ask.reply;
     FUZZ_CHECK(memchr(reply->owner.id, '\0', sizeof reply->owner.id));
     FUZZ_CHECK(reply->owner.token <= SIMBA__TOKEN_MAX);
-    FUZZ_CHECK(!item->note || item->note->stored.size <= SIMBA_NOTE_MAX);
     FUZZ_CHECK(!item->fault || fuzz_is_shown_safely(item->fault));
     for (const simba__sqlite_listing *row = item->listed; row; row = row->next) {
         FUZZ_CHECK(!row->mutex == (row->fault != NULL));
@@ -77,9 +76,11 @@ static void use(void)
                                    SIMBA_OP_ACQUIRE, SIMBA_OP_FORCE_RELEASE, SIMBA_OP_FORGET,    SIMBA_OP_PREPARE};
     enum { COUNT = sizeof ops / sizeof *ops };
     simba_host host = {.now = host_now, .random = host_random, .epoch_us = host_epoch_us};
-    simba__sqlite_item items[COUNT];
-    simba__sqlite_batch batch = {.host = &host, .items = items, .count = COUNT, .look = true, .overdue = true};
+    simba__sqlite_item *items = calloc(COUNT, sizeof *items);
+    simba__sqlite_batch batch = {.host = &host, .items = items, .count = COUNT, .look = SIMBA__SQLITE_LOOK_OVERDUE};
+    const simba__sqlite_options options = {.path = path};
     simba_error err = {0};
+    FUZZ_CHECK(items);
     simba__sqlite_wake_init(&batch.wake, 7);
     for (size_t i = 0; i < COUNT; i++) {
         items[i] = (simba__sqlite_item){
@@ -89,10 +90,11 @@ static void use(void)
         items[i].ask.note = "note";
         items[i].ask.note_size = 4;
         items[i].ask.note_number = 7;
-        atomic_init(&items[i].taken, false);
-        batch.parts[simba__sqlite_part_of(ops[i])]++;
+        items[i].part = simba__sqlite_part_of(ops[i]);
+        atomic_init(&items[i].state, SIMBA__SQLITE_WAITS);
+        batch.todo[items[i].part] = true;
     }
-    if (simba__sqlite_db_init(&batch.db, &host, path, false, &err) == 0) {
+    if (simba__sqlite_db_init(&batch.db, &host, &options, &err) == 0) {
         simba__sqlite_busy_set(&batch.db.busy, (simba_local){INT64_MAX});
         simba__sqlite_batch_run(&batch);
         FUZZ_CHECK(batch.error.code == 0 || fuzz_is_shown_safely(batch.error.text));

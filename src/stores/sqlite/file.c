@@ -1,8 +1,9 @@
-/* The database as the file system sees it: folders, creation, permissions, and what SQLite keeps beside it. SQLite
- * opens the file that this code has prepared, and so never creates one by itself. */
+/* The database as the file system sees it: folders, creation, and what SQLite keeps beside it. SQLite opens the file that this
+ * code has prepared, and so never creates one by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include "stores/sqlite/store.h"
-#include "util/descriptors.h"
 #include "util/error.h"
 
 int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err)
@@ -23,16 +23,23 @@ int simba__sqlite_file_fail(const char *path, const char *what, int number, simb
 
 /* --- the folder ------------------------------------------------------------------------------------- */
 
-/* The folder of `path`, which is absolute, so there is a slash. */
-static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
+void simba__sqlite_file_folder(const char *path, char ret_folder[PATH_MAX])
 {
-    const size_t length = (size_t)(strrchr(path, '/') - path);
-    if (length >= PATH_MAX)
+    const char *slash = strrchr(path, '/');
+    snprintf(ret_folder, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+/* Where the database really is: SQLite puts its files there, not beside a link to it. */
+static int locate(const char *path, char ret_path[PATH_MAX], simba_error *err)
+{
+    enum { BESIDE = 32 }; /* room for the longest name of a file beside it */
+    const bool exists = realpath(path, ret_path) != NULL;
+    if (!exists && errno != ENOENT)
+        return simba__sqlite_file_fail(path, "cannot be opened", errno, err);
+    if (strlen(exists ? ret_path : path) + BESIDE > PATH_MAX)
         return simba__sqlite_file_fail(path, "cannot be opened", ENAMETOOLONG, err);
-    memcpy(out, path, length);
-    out[length] = '\0';
-    if (length == 0)
-        strcpy(out, "/");
+    if (!exists)
+        strcpy(ret_path, path);
     return 0;
 }
 
@@ -49,14 +56,13 @@ static int make_folder(const char *folder, const simba__sqlite_share *share, sim
     if (errno != ENOENT)
         return simba__sqlite_file_fail(folder, "this folder cannot be made", errno, err);
     char above[PATH_MAX];
-    const int rc = folder_of(folder, above, err);
-    return rc < 0 ? rc
-                  : simba__fail(err, SIMBA_EURL, "sqlite: there is no folder %s; make it, or correct the URL", above);
+    simba__sqlite_file_folder(folder, above);
+    return simba__fail(err, SIMBA_EURL, "sqlite: there is no folder %s; make it, or correct the URL", above);
 }
 
 /* Two hosts do not see each other's boot-time clocks, and SQLite's shared memory does not reach from one to the other:
  * on a file that they share, both would be granted the same mutex. */
-static int check_local(const char *path, const char *folder, simba_error *err)
+static int check_folder(const char *folder, const char *path, simba_error *err)
 {
     static const unsigned network[] = {
         0x6969,     /* NFS */
@@ -74,6 +80,8 @@ static int check_local(const char *path, const char *folder, simba_error *err)
         if ((unsigned)status.f_type == network[i])
             return simba__fail(err, SIMBA_ENOTSUP,
                                "sqlite: %s is on a network file system, and this store works within one host", path);
+    if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        return simba__sqlite_file_fail(folder, "this folder cannot be written to", errno, err);
     return 0;
 }
 
@@ -96,13 +104,12 @@ static int lock_folder(const char *folder, simba__sqlite_busy *busy, simba_error
     return rc;
 }
 
-/* --- creating it ------------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------------------------- */
 
 static int remove_side(const char *path, const char *ending, simba_error *err)
 {
     char name[PATH_MAX];
-    if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name)
-        return simba__sqlite_file_fail(path, "cannot be opened", ENAMETOOLONG, err);
+    snprintf(name, sizeof name, "%s%s", path, ending);
     if (unlink(name) != 0 && errno != ENOENT)
         return simba__sqlite_file_fail(name, "this left-over cannot be removed", errno, err);
     return 0;
@@ -150,74 +157,53 @@ static int check_file(const char *path, simba_error *err)
 int simba__sqlite_file_prepare(const char *path, const simba__sqlite_share *share, simba__sqlite_busy *busy,
                                simba_error *err)
 {
+    char real[PATH_MAX];
     char folder[PATH_MAX];
-    int rc = folder_of(path, folder, err);
+    int rc = locate(path, real, err);
+    if (rc < 0)
+        return rc;
+    simba__sqlite_file_folder(real, folder);
+    rc = make_folder(folder, share, err);
     if (rc == 0)
-        rc = make_folder(folder, share, err);
+        rc = check_folder(folder, real, err);
     if (rc == 0)
-        rc = check_local(path, folder, err);
-    if (rc == 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
-        rc = simba__sqlite_file_fail(folder, "this folder cannot be written to", errno, err);
-    if (rc == 0)
-        rc = simba__sqlite_share_check_folder(share, path, err);
-    if (rc == 0 && access(path, F_OK) != 0 && errno == ENOENT)
-        rc = create(path, folder, share, busy, err);
-    return rc == 0 ? check_file(path, err) : rc;
+        rc = simba__sqlite_share_check_folder(share, folder, err);
+    if (rc == 0 && access(real, F_OK) != 0 && errno == ENOENT)
+        rc = create(real, folder, share, busy, err);
+    return rc == 0 ? check_file(real, err) : rc;
 }
 
-/* --- what is beside it ------------------------------------------------------------------------------ */
+/* --- what SQLite keeps beside it ---------------------------------------------------------------------- */
 
-void simba__sqlite_file_adopt_mode(const char *made, const char *database)
+static const char *const endings[SIMBA__SQLITE_SIDES] = {"-wal", "-shm"};
+
+void simba__sqlite_file_identify(const char *path, simba__sqlite_side ret_sides[SIMBA__SQLITE_SIDES])
 {
-    struct stat status;
-    struct stat own;
-    char link[64];
-    if (stat(database, &status) != 0)
-        return;
-    simba__descriptors_hold();
-    const int fd = open(made, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    const uid_t user = geteuid() == 0 ? status.st_uid : (uid_t)-1;
-    mode_t mode = status.st_mode & 0666;
-    const bool given = fchownat(fd, "", user, status.st_gid, AT_EMPTY_PATH) == 0;
-    if (!given)
-        mode &= ~(mode_t)0060; /* the group that it has is not the one that may use the database */
-    if (fstat(fd, &own) == 0 && S_ISDIR(own.st_mode))
-        mode |= (mode & 0444) >> 2 | ((mode & 0066) == 0060 ? S_ISGID : 0);
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd); /* fchmod() wants no descriptor of O_PATH */
-    if (given || user == (uid_t)-1)
-        (void)chmod(link, mode);
-    close(fd);
+    for (size_t i = 0; i < SIMBA__SQLITE_SIDES; i++) {
+        char name[PATH_MAX];
+        struct stat status;
+        snprintf(name, sizeof name, "%s%s", path, endings[i]);
+        const bool exists = stat(name, &status) == 0;
+        ret_sides[i] = exists ? (simba__sqlite_side){status.st_dev, status.st_ino} : (simba__sqlite_side){0};
+    }
 }
 
-void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_side *ret_side)
-{
-    char name[PATH_MAX];
-    struct stat status;
-    *ret_side = (simba__sqlite_side){.ending = ending};
-    if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name || stat(name, &status) != 0)
-        return;
-    ret_side->device = status.st_dev;
-    ret_side->inode = status.st_ino;
-}
-
-int simba__sqlite_file_discard(const char *path, const simba__sqlite_side *sides, size_t count,
+int simba__sqlite_file_discard(const char *path, const simba__sqlite_side sides[SIMBA__SQLITE_SIDES],
                                simba__sqlite_busy *busy, simba_error *err)
 {
     char folder[PATH_MAX];
+    simba__sqlite_side now[SIMBA__SQLITE_SIDES];
     int lock = -1;
-    int rc = folder_of(path, folder, err);
-    if (rc < 0 || access(folder, F_OK) != 0)
-        return rc; /* it has gone with its folder */
-    rc = lock_folder(folder, busy, err, &lock);
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        simba__sqlite_side now;
-        simba__sqlite_file_identify(path, sides[i].ending, &now);
-        if (now.inode != 0 && now.inode == sides[i].inode && now.device == sides[i].device)
-            rc = remove_side(path, sides[i].ending, err);
-    }
-    if (lock >= 0)
-        close(lock);
+    simba__sqlite_file_folder(path, folder);
+    if (access(folder, F_OK) != 0)
+        return 0; /* they have gone with it */
+    int rc = lock_folder(folder, busy, err, &lock);
+    if (rc < 0)
+        return rc;
+    simba__sqlite_file_identify(path, now);
+    for (size_t i = 0; i < SIMBA__SQLITE_SIDES && rc == 0; i++)
+        if (now[i].inode != 0 && now[i].inode == sides[i].inode && now[i].device == sides[i].device)
+            rc = remove_side(path, endings[i], err);
+    close(lock);
     return rc;
 }

@@ -7,7 +7,7 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-/* In the order of SIMBA__SQLITE_COLUMNS; those of a LIST go on with the name, the note and the queue. */
+/* In the order of SIMBA__SQLITE_ROW; those of a LIST go on with the queue. */
 enum {
     C_ACQUIRED_AT,
     C_TTL_AT,
@@ -22,26 +22,54 @@ enum {
     C_SOCKET,
     C_NEXT_NONCE,
     C_NEXT_UNTIL,
-    C_MUTEX,
     C_NOTE,
-    C_WAITERS = C_NOTE + 4,
+    C_NOTE_TOKEN,
+    C_NOTE_NUMBER,
+    C_WRITTEN_AT,
+    C_MUTEX,
+    C_WAITERS,
     C_FIRST,
 };
-static const char *const columns[] = {"acquired_at", "ttl_at",     "transition_at",     "owner_id",      "version",
-                                      "token",       "nonce",      "revoked_token",     "until_boot_ns", "boot_id",
-                                      "socket",      "next_nonce", "next_until_boot_ns"};
 
-/* --- simba_lock ----------------------------------------------------------------------------------- */
+static const struct {
+    const char *name;
+    int type;
+    bool has_sign;
+} columns[] = {
+    [C_ACQUIRED_AT] = {"acquired_at", SQLITE_INTEGER, true},
+    [C_TTL_AT] = {"ttl_at", SQLITE_INTEGER, true},
+    [C_TRANSITION_AT] = {"transition_at", SQLITE_INTEGER, true},
+    [C_OWNER] = {"owner_id", SQLITE_TEXT, false},
+    [C_VERSION] = {"version", SQLITE_INTEGER, true},
+    [C_TOKEN] = {"token", SQLITE_INTEGER, false},
+    [C_NONCE] = {"nonce", SQLITE_INTEGER, true},
+    [C_REVOKED] = {"revoked_token", SQLITE_INTEGER, false},
+    [C_UNTIL] = {"until_boot_ns", SQLITE_INTEGER, true},
+    [C_BOOT_ID] = {"boot_id", SQLITE_TEXT, false},
+    [C_SOCKET] = {"socket", SQLITE_TEXT, false},
+    [C_NEXT_NONCE] = {"next_nonce", SQLITE_INTEGER, true},
+    [C_NEXT_UNTIL] = {"next_until_boot_ns", SQLITE_INTEGER, true},
+    [C_NOTE] = {"note", SQLITE_BLOB, false},
+    [C_NOTE_TOKEN] = {"note_token", SQLITE_INTEGER, false},
+    [C_NOTE_NUMBER] = {"note_number", SQLITE_INTEGER, false},
+    [C_WRITTEN_AT] = {"written_at", SQLITE_INTEGER, false},
+};
+
+/* --- reading a row -------------------------------------------------------------------------------- */
 
 /* SQLite reads a text that is no number as 0, which would be a lease that has ended. */
-static int check_types(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mutex, simba_error *err)
+static int check_types(simba__sqlite_db *db, sqlite3_stmt *statement, int first, int last, const char *mutex,
+                       simba_error *err)
 {
-    for (int i = 0; i <= C_NEXT_UNTIL; i++) {
-        const bool is_text = i == C_OWNER || i == C_BOOT_ID || i == C_SOCKET;
-        if (sqlite3_column_type(statement, i) != (is_text ? SQLITE_TEXT : SQLITE_INTEGER))
-            return simba__sqlite_db_damaged(db, mutex, columns[i], is_text ? "is not a text" : "is not a number", err);
-        if ((i == C_TOKEN || i == C_REVOKED) && sqlite3_column_int64(statement, i) < 0)
-            return simba__sqlite_db_damaged(db, mutex, columns[i], "is negative", err);
+    for (int i = first; i <= last; i++) {
+        if (sqlite3_column_type(statement, i) != columns[i].type)
+            return simba__sqlite_db_damaged(db, mutex, columns[i].name,
+                                            columns[i].type == SQLITE_TEXT   ? "is not a text"
+                                            : columns[i].type == SQLITE_BLOB ? "is not a blob"
+                                                                             : "is not a number",
+                                            err);
+        if (columns[i].type == SQLITE_INTEGER && !columns[i].has_sign && sqlite3_column_int64(statement, i) < 0)
+            return simba__sqlite_db_damaged(db, mutex, columns[i].name, "is negative", err);
     }
     return 0;
 }
@@ -54,9 +82,9 @@ static int copy_text(simba__sqlite_db *db, sqlite3_stmt *statement, int column, 
     if (!text) /* the column is a text, so there was no memory to read it; and an unread lease is not a free one */
         return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     if (length >= size)
-        return simba__sqlite_db_damaged(db, mutex, columns[column], "is too long", err);
+        return simba__sqlite_db_damaged(db, mutex, columns[column].name, "is too long", err);
     if (strlen(text) != length)
-        return simba__sqlite_db_damaged(db, mutex, columns[column], "has a zero byte in it", err);
+        return simba__sqlite_db_damaged(db, mutex, columns[column].name, "has a zero byte in it", err);
     memcpy(ret_text, text, length + 1);
     return 0;
 }
@@ -65,7 +93,7 @@ static int decode_lock(simba__sqlite_db *db, sqlite3_stmt *statement, const char
                        simba_error *err)
 {
     char boot_id[sizeof db->boot_id];
-    int code = check_types(db, statement, mutex, err);
+    int code = check_types(db, statement, C_ACQUIRED_AT, C_NEXT_UNTIL, mutex, err);
     if (code == 0)
         code = copy_text(db, statement, C_BOOT_ID, mutex, boot_id, sizeof boot_id, err);
     if (code < 0)
@@ -91,155 +119,29 @@ static int decode_lock(simba__sqlite_db *db, sqlite3_stmt *statement, const char
     return code;
 }
 
-int simba__sqlite_lock_load(simba__sqlite_db *db, const char *mutex, simba__sqlite_lock *ret_lock, simba_error *err)
+/* No bytes: there is no note. SQLite owns them, until the next step. */
+static int decode_note(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mutex, simba__row *row,
+                       simba_stored_note *ret_note, simba_error *err)
 {
-    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_LOAD];
-    memset(ret_lock, 0, sizeof *ret_lock);
-    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
-    const int rc = sqlite3_step(statement);
-    int code = 0;
-    if (rc == SQLITE_ROW)
-        code = decode_lock(db, statement, mutex, ret_lock, err);
-    else if (rc != SQLITE_DONE)
-        code = simba__sqlite_db_fail(db, rc, err);
-    sqlite3_reset(statement);
-    return code;
-}
-
-int simba__sqlite_lock_store(simba__sqlite_db *db, const char *mutex, const simba__sqlite_lock *lock, simba_error *err)
-{
-    const simba__sqlite_statement which = lock->exists ? SIMBA__SQLITE_UPDATE : SIMBA__SQLITE_INSERT;
-    const simba__row *row = &lock->row;
-    sqlite3_stmt *statement = db->statements[which];
-    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 2, row->owner.acquired_at_ms);
-    sqlite3_bind_int64(statement, 3, row->owner.ttl_at_ms);
-    sqlite3_bind_int64(statement, 4, row->owner.transition_at_ms);
-    sqlite3_bind_text(statement, 5, row->owner.id, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 6, (int64_t)row->version);
-    sqlite3_bind_int64(statement, 7, (int64_t)row->token);
-    sqlite3_bind_int64(statement, 8, (int64_t)row->nonce);
-    sqlite3_bind_int64(statement, 9, (int64_t)row->revoked_token);
-    sqlite3_bind_int64(statement, 10, row->until_ns);
-    sqlite3_bind_text(statement, 11, db->boot_id, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 12, row->owner.id[0] ? lock->socket : "", -1, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 13, (int64_t)lock->next_nonce);
-    sqlite3_bind_int64(statement, 14, lock->next_until_ns);
-    return simba__sqlite_db_run(db, which, err);
-}
-
-/* --- simba_note ----------------------------------------------------------------------------------- */
-
-/* A note from `column` on: note, note_token, note_number, written_at. NULL and no bytes: there is none. SQLite owns the bytes,
- * until the next step. */
-static int decode_note(simba__sqlite_db *db, sqlite3_stmt *statement, int column, const char *mutex,
-                       simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err)
-{
-    static const char *const names[] = {"note", "note_token", "note_number", "written_at"};
-    *ret_note = (simba_stored_note){0};
-    *ret_number = 0;
-    if (sqlite3_column_type(statement, column) == SQLITE_NULL)
-        return 0; /* the mutex is not in the table */
-    if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
-        return simba__sqlite_db_damaged(db, mutex, names[0], "is not a blob", err);
-    for (int i = 1; i < 4; i++) {
-        if (sqlite3_column_type(statement, column + i) != SQLITE_INTEGER)
-            return simba__sqlite_db_damaged(db, mutex, names[i], "is not a number", err);
-        if (sqlite3_column_int64(statement, column + i) < 0)
-            return simba__sqlite_db_damaged(db, mutex, names[i], "is negative", err);
-    }
-    const void *bytes = sqlite3_column_blob(statement, column);
-    const size_t size = (size_t)sqlite3_column_bytes(statement, column);
+    if (sqlite3_column_type(statement, C_NOTE) == SQLITE_NULL)
+        return 0; /* the mutex is not in that table */
+    const int code = check_types(db, statement, C_NOTE, C_WRITTEN_AT, mutex, err);
+    const void *bytes = sqlite3_column_blob(statement, C_NOTE);
+    const size_t size = (size_t)sqlite3_column_bytes(statement, C_NOTE);
+    if (code < 0)
+        return code;
     if (size > SIMBA_NOTE_MAX)
-        return simba__sqlite_db_damaged(db, mutex, names[0], "is too long", err);
+        return simba__sqlite_db_damaged(db, mutex, columns[C_NOTE].name, "is too long", err);
     if (size > 0 && !bytes)
         return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
-    *ret_number = (uint64_t)sqlite3_column_int64(statement, column + 2);
-    *ret_note = (simba_stored_note){.bytes = bytes,
-                                    .size = size,
-                                    .token = (uint64_t)sqlite3_column_int64(statement, column + 1),
-                                    .written_at_ms = sqlite3_column_int64(statement, column + 3)};
+    row->note_token = (uint64_t)sqlite3_column_int64(statement, C_NOTE_TOKEN);
+    row->note_number = (uint64_t)sqlite3_column_int64(statement, C_NOTE_NUMBER);
+    row->note_written_at_ms = sqlite3_column_int64(statement, C_WRITTEN_AT);
+    *ret_note = (simba_stored_note){bytes, size, row->note_token, row->note_written_at_ms};
     return 0;
 }
 
-static simba__sqlite_note *copy_note(const simba_stored_note *note)
-{
-    simba__sqlite_note *copy = simba__malloc(sizeof *copy + note->size);
-    if (!copy)
-        return NULL;
-    memcpy(copy->bytes, note->bytes, note->size);
-    copy->stored = *note;
-    copy->stored.bytes = copy->bytes;
-    return copy;
-}
-
-int simba__sqlite_note_load(simba__sqlite_db *db, const char *mutex, simba__row *row, simba__sqlite_note **ret_note,
-                            simba_error *err)
-{
-    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_LOAD_NOTE];
-    simba_stored_note note = {0};
-    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
-    const int rc = sqlite3_step(statement);
-    int code = 0;
-    if (rc == SQLITE_ROW)
-        code = decode_note(db, statement, 0, mutex, &note, &row->note_number, err);
-    else if (rc != SQLITE_DONE)
-        code = simba__sqlite_db_fail(db, rc, err);
-    row->note_token = note.token;
-    row->note_written_at_ms = note.written_at_ms;
-    if (code == 0 && ret_note && note.size > 0 && !(*ret_note = copy_note(&note)))
-        code = simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
-    sqlite3_reset(statement);
-    return code;
-}
-
-static int store_note(simba__sqlite_db *db, const char *mutex, const simba_stored_note *note, uint64_t number,
-                      simba_error *err)
-{
-    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_STORE_NOTE];
-    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
-    sqlite3_bind_blob(statement, 2, note->size ? note->bytes : "", (int)note->size, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 3, (int64_t)note->token);
-    sqlite3_bind_int64(statement, 4, (int64_t)number);
-    sqlite3_bind_int64(statement, 5, note->written_at_ms);
-    return simba__sqlite_db_run(db, SIMBA__SQLITE_STORE_NOTE, err);
-}
-
-int simba__sqlite_note_store(simba__sqlite_db *db, const simba_request *request, const simba__row *row,
-                             simba_error *err)
-{
-    const simba_stored_note note = {request->note, request->note_size, row->note_token, row->note_written_at_ms};
-    return store_note(db, request->mutex, &note, row->note_number, err);
-}
-
-/* The name of the row that keeps the floor. No mutex has this name. */
-#define FLOOR ""
-
-int simba__sqlite_note_floor(simba__sqlite_db *db, uint64_t *ret_token, simba_error *err)
-{
-    simba__row row = {0};
-    const int rc = simba__sqlite_note_load(db, FLOOR, &row, NULL, err);
-    *ret_token = row.note_token;
-    return rc;
-}
-
-int simba__sqlite_note_forget(simba__sqlite_db *db, const char *mutex, uint64_t token, simba_error *err)
-{
-    uint64_t floor = 0;
-    int rc = simba__sqlite_note_floor(db, &floor, err);
-    if (rc == 0 && token > floor)
-        rc = store_note(db, FLOOR, &(simba_stored_note){.token = token}, 0, err);
-    static const simba__sqlite_statement deletes[] = {SIMBA__SQLITE_DELETE_NOTE, SIMBA__SQLITE_DELETE};
-    for (size_t i = 0; i < 2 && rc == 0; i++) {
-        sqlite3_bind_text(db->statements[deletes[i]], 1, mutex, -1, SQLITE_STATIC);
-        rc = simba__sqlite_db_run(db, deletes[i], err);
-    }
-    return rc;
-}
-
-/* --- the list ------------------------------------------------------------------------------------- */
-
-/* One with room for three texts behind it. */
+/* One with copies of these behind it. */
 static simba__sqlite_listing *make_listing(const char *mutex, const char *first, const simba_stored_note *note)
 {
     const size_t mutex_size = strlen(mutex) + 1;
@@ -256,6 +158,26 @@ static simba__sqlite_listing *make_listing(const char *mutex, const char *first,
     return made;
 }
 
+int simba__sqlite_load(simba__sqlite_db *db, const char *mutex, simba__sqlite_lock *ret_lock,
+                       simba__sqlite_listing **ret_note, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_LOAD];
+    simba_stored_note note = {0};
+    memset(ret_lock, 0, sizeof *ret_lock);
+    int code = simba__sqlite_run(db, err, LOAD, SIMBA__SQLITE_TEXT(mutex));
+    if (code <= 0)
+        return code;
+    code = decode_lock(db, statement, mutex, ret_lock, err);
+    if (code == 0 && ret_note)
+        code = decode_note(db, statement, mutex, &ret_lock->row, &note, err);
+    if (code == 0 && note.size > 0 && !(*ret_note = make_listing(mutex, NULL, &note)))
+        code = simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
+    sqlite3_reset(statement);
+    return code;
+}
+
+/* --- the list ------------------------------------------------------------------------------------- */
+
 /* *ret_listing stays NULL for a mutex that does not match. */
 static int read_listing(simba__sqlite_db *db, sqlite3_stmt *statement, const char *pattern, simba__row_now now,
                         simba__sqlite_listing **ret_listing, simba_error *err)
@@ -264,26 +186,25 @@ static int read_listing(simba__sqlite_db *db, sqlite3_stmt *statement, const cha
     const char *text = (const char *)sqlite3_column_text(statement, C_MUTEX);
     const char *mutex = text ? text : "";
     const size_t length = (size_t)sqlite3_column_bytes(statement, C_MUTEX);
+    const char *first = (const char *)sqlite3_column_text(statement, C_FIRST);
     simba__sqlite_lock lock = {0};
     simba_stored_note note = {0};
+    simba_error fault;
     if (!text && is_text)
         return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     if (text && pattern && fnmatch(pattern, mutex, 0) != 0)
         return 0;
     int code = 0;
-    simba_error fault;
     if (!is_text || length > SIMBA_MUTEX_BYTES || strlen(mutex) != length)
         code = simba__sqlite_db_damaged(db, mutex, "its name", "is none", &fault);
-    else
+    if (code == 0)
         code = decode_lock(db, statement, mutex, &lock, &fault);
     if (code == 0)
-        code = decode_note(db, statement, C_NOTE, mutex, &note, &lock.row.note_number, &fault);
+        code = decode_note(db, statement, mutex, &lock.row, &note, &fault);
     if (code < 0 && code != SIMBA_ECORRUPT)
         return simba__fail(err, code, "%s", fault.text);
-    const char *first = code == 0 ? (const char *)sqlite3_column_text(statement, C_FIRST) : NULL;
-    if (first && strlen(first) > SIMBA_ID_MAX)
-        first = NULL;
-    simba__sqlite_listing *made = make_listing(code == 0 ? mutex : fault.text, first, &note);
+    const bool shows_first = code == 0 && first && strlen(first) <= SIMBA_ID_MAX;
+    simba__sqlite_listing *made = make_listing(code == 0 ? mutex : fault.text, shows_first ? first : NULL, &note);
     if (!made)
         return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     if (code < 0) {
@@ -303,15 +224,66 @@ int simba__sqlite_list(simba__sqlite_db *db, const char *pattern, simba__row_now
 {
     sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_LIST];
     simba__sqlite_listing **end = ret_first;
-    int code = 0;
-    int rc = sqlite3_step(statement);
-    for (; rc == SQLITE_ROW && code == 0; rc = sqlite3_step(statement)) {
-        code = read_listing(db, statement, pattern, now, end, err);
+    int rc;
+    while ((rc = simba__sqlite_db_step(db, SIMBA__SQLITE_LIST, err)) > 0) {
+        const int code = read_listing(db, statement, pattern, now, end, err);
+        if (code < 0) {
+            sqlite3_reset(statement);
+            return code;
+        }
         if (*end)
             end = &(*end)->next;
     }
-    if (code == 0 && rc != SQLITE_DONE)
-        code = simba__sqlite_db_fail(db, rc, err);
+    return rc;
+}
+
+/* --- writing -------------------------------------------------------------------------------------- */
+
+int simba__sqlite_store(simba__sqlite_db *db, const char *mutex, const simba__sqlite_lock *lock, simba_error *err)
+{
+    const simba__row *row = &lock->row;
+    return simba__sqlite_run(
+        db, err, STORE, SIMBA__SQLITE_TEXT(mutex), SIMBA__SQLITE_NUMBER(row->owner.acquired_at_ms),
+        SIMBA__SQLITE_NUMBER(row->owner.ttl_at_ms), SIMBA__SQLITE_NUMBER(row->owner.transition_at_ms),
+        SIMBA__SQLITE_TEXT(row->owner.id), SIMBA__SQLITE_NUMBER(row->version), SIMBA__SQLITE_NUMBER(row->token),
+        SIMBA__SQLITE_NUMBER(row->nonce), SIMBA__SQLITE_NUMBER(row->revoked_token), SIMBA__SQLITE_NUMBER(row->until_ns),
+        SIMBA__SQLITE_TEXT(db->boot_id), SIMBA__SQLITE_TEXT(row->owner.id[0] ? lock->socket : ""),
+        SIMBA__SQLITE_NUMBER(lock->next_nonce), SIMBA__SQLITE_NUMBER(lock->next_until_ns));
+}
+
+int simba__sqlite_store_note(simba__sqlite_db *db, const simba_request *request, const simba__row *row,
+                             simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_STORE_NOTE];
+    sqlite3_bind_text(statement, 1, request->mutex, -1, SQLITE_STATIC);
+    sqlite3_bind_blob(statement, 2, request->note_size ? request->note : "", (int)request->note_size, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 3, (int64_t)row->note_token);
+    sqlite3_bind_int64(statement, 4, (int64_t)row->note_number);
+    sqlite3_bind_int64(statement, 5, row->note_written_at_ms);
+    return simba__sqlite_db_step(db, SIMBA__SQLITE_STORE_NOTE, err);
+}
+
+int simba__sqlite_forget(simba__sqlite_db *db, const char *mutex, uint64_t token, simba_error *err)
+{
+    int rc = simba__sqlite_run(db, err, RAISE_FLOOR, SIMBA__SQLITE_NUMBER(token));
+    if (rc == 0)
+        rc = simba__sqlite_run(db, err, DELETE_NOTE, SIMBA__SQLITE_TEXT(mutex));
+    return rc < 0 ? rc : simba__sqlite_run(db, err, DELETE, SIMBA__SQLITE_TEXT(mutex));
+}
+
+int simba__sqlite_floor(simba__sqlite_db *db, uint64_t *ret_token, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_FLOOR];
+    int rc = simba__sqlite_db_step(db, SIMBA__SQLITE_FLOOR, err);
+    *ret_token = 0;
+    if (rc <= 0)
+        return rc;
+    const int64_t token = sqlite3_column_int64(statement, 0);
+    rc = 0;
+    if (sqlite3_column_type(statement, 0) != SQLITE_INTEGER || token < 0)
+        rc = simba__sqlite_db_damaged(db, "", columns[C_NOTE_TOKEN].name, "is not a token", err);
+    else
+        *ret_token = (uint64_t)token;
     sqlite3_reset(statement);
-    return code;
+    return rc;
 }

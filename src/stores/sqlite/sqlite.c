@@ -49,20 +49,20 @@ enum { FAULTS_NAMED = 10 }; /* how many damaged rows of one list the log names *
 typedef struct sqlite_store {
     simba_host *host;
     simba_request *submitted, **submitted_end; /* requests for the next batch, */
-    simba__sqlite_watch *watch, *unwatch;      /* rows 'o' to write and to remove, */
-    bool look, overdue;                        /* and what else it is to do */
+    simba__sqlite_watch *changed;              /* rows 'o' to write or to remove, */
+    simba__sqlite_look look;                   /* and what it looks for */
     bool closing;
 
     simba_job job;
-    bool running; /* it runs, and owns `batch` */
+    bool running;  /* it runs, and owns `batch` */
+    bool is_short; /* a thread that waits for an outcome may carry it out, although it cannot stop half-way */
     simba_local batch_until;
     simba__sqlite_batch batch;
 
     simba__table watches; /* by nonce */
     simba_io socket;      /* a descriptor of -1: there is none */
-    bool mute;            /* it could not be made; try again at the next look */
+    bool tried;           /* to make it; try again at the next look */
     bool warned;
-    bool has_rows; /* in simba_waiter, perhaps */
     simba_timer timer;
     bool looks; /* the timer is set */
 } sqlite_store;
@@ -79,53 +79,58 @@ static void on_datagram(simba_io *io, unsigned events)
     (void)events;
     sqlite_store *self = (sqlite_store *)(void *)((char *)io - offsetof(sqlite_store, socket));
     simba__sqlite_wake_drain(&self->batch.wake); /* before the look, which finds all that these were sent for */
-    self->look = true;
+    if (!self->look)
+        self->look = SIMBA__SQLITE_LOOK_CALLED;
     self->host->wake(self->host);
 }
 
-static void close_socket(sqlite_store *self, bool keep)
+static void close_socket(sqlite_store *self)
 {
     self->host->io_remove(self->host, &self->socket);
     self->socket.fd = -1;
-    simba__sqlite_wake_close(&self->batch.wake, self->host->random(self->host), keep);
+    self->tried = false;
+    simba__sqlite_wake_close(&self->batch.wake, self->host->random(self->host), false);
 }
 
 /* Only while no batch runs. A socket is a comfort: a client that has none looks four times a second, and warns once. */
-static bool make_socket(sqlite_store *self)
+static void make_socket(sqlite_store *self)
 {
     simba__sqlite_wake *wake = &self->batch.wake;
+    if (!self->batch.db.handle)
+        return;
     const char *database = simba__sqlite_db_real_path(&self->batch.db);
-    if (self->socket.fd >= 0 || !database || self->mute)
-        return self->socket.fd >= 0;
     int number = simba__sqlite_wake_open(wake, database, self->host->random(self->host));
     self->socket.fd = wake->fd;
     if (number == 0 && self->host->io_add(self->host, &self->socket) < 0) {
         number = ENOMEM;
-        close_socket(self, false);
+        close_socket(self);
     }
+    self->tried = true;
     self->batch.sweep = number == 0;
-    self->mute = number != 0;
     if (number != 0 && !self->warned) {
         self->warned = true;
         self->host->log(self->host, SIMBA_LOG_WARN,
                         "sqlite: %s: cannot be used (%s): releases by other processes are polled for", wake->folder,
                         strerror(number));
     }
-    return number == 0;
+}
+
+/* The next batch writes or removes its row. */
+static void change(sqlite_store *self, simba__sqlite_watch *watch)
+{
+    if (watch->listed)
+        return;
+    watch->listed = true;
+    watch->next = self->changed;
+    self->changed = watch;
 }
 
 /* Nothing of what this client has written into simba_waiter may be left: its name was removed, or its database is another. */
 static void enter_anew(sqlite_store *self)
 {
     const simba_push ask = {.kind = SIMBA_PUSH_SESSION_BACK};
-    for (simba__node *node = simba__table_first(&self->watches); node; node = simba__table_next(&self->watches, node)) {
-        simba__sqlite_watch *watch = SIMBA__OF_NODE(node, simba__sqlite_watch, node);
-        if (watch->state != SIMBA__SQLITE_WRITTEN)
-            continue;
-        watch->state = SIMBA__SQLITE_NEW;
-        watch->next = self->watch;
-        self->watch = watch;
-    }
+    for (simba__node *node = simba__table_first(&self->watches); node; node = simba__table_next(&self->watches, node))
+        change(self, SIMBA__OF_NODE(node, simba__sqlite_watch, node));
     self->host->push(self->host, NULL, &ask);
     self->host->wake(self->host);
 }
@@ -147,14 +152,13 @@ static void on_timer(simba_timer *timer, simba_local now)
         return;
     }
     const bool had = self->socket.fd >= 0;
-    const bool lost = had && !simba__sqlite_wake_is_current(&self->batch.wake);
-    if (lost)
-        close_socket(self, false);
-    self->mute = false;
-    const bool has = make_socket(self);
-    if (lost || has != had)
-        enter_anew(self);
-    self->look = self->overdue = true;
+    if (!had || !simba__sqlite_wake_is_current(&self->batch.wake)) {
+        close_socket(self);
+        make_socket(self);
+        if (had || self->socket.fd >= 0)
+            enter_anew(self);
+    }
+    self->look = SIMBA__SQLITE_LOOK_OVERDUE;
     self->host->wake(self->host);
 }
 
@@ -170,78 +174,56 @@ static void fail_submitted(sqlite_store *self, int code, const char *text)
     self->submitted_end = &self->submitted;
 }
 
-static bool reserve(simba__sqlite_batch *batch, size_t count)
-{
-    if (count <= batch->capacity)
-        return true;
-    const size_t capacity = count > 2 * batch->capacity ? count : 2 * batch->capacity;
-    void *items = simba__realloc(batch->items, capacity * sizeof *batch->items);
-    if (!items)
-        return false;
-    batch->items = items;
-    batch->capacity = capacity;
-    return true;
-}
-
 /* Begin a batch with all that there is to do, if none runs. */
-static void start(sqlite_store *self)
+static void start(void *instance)
 {
+    sqlite_store *self = instance;
     simba__sqlite_batch *batch = &self->batch;
-    const bool has_work = self->submitted || self->watch || self->unwatch || self->look || self->overdue;
-    if (self->running || self->closing || !has_work)
+    if (self->running || self->closing || (!self->submitted && !self->changed && !self->look))
         return;
     size_t count = 0;
-    bool needs_socket = self->watch != NULL;
-    for (const simba_request *r = self->submitted; r; r = r->next) {
+    for (const simba_request *r = self->submitted; r; r = r->next)
         count++;
-        needs_socket |= r->op == SIMBA_OP_EXAMINE ||
-                        (simba__sqlite_part_of(r->op) == SIMBA__SQLITE_WRITES && r->op != SIMBA_OP_RENEW);
-    }
-    if (!reserve(batch, count)) {
+    batch->items = count > 0 ? simba__calloc(count, sizeof *batch->items) : NULL;
+    if (count > 0 && !batch->items) {
         fail_submitted(self, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    if (needs_socket)
-        make_socket(self);
+    batch->look = self->look;
+    batch->watches = self->changed;
+    batch->todo[SIMBA__SQLITE_READS] = self->look != SIMBA__SQLITE_NO_LOOK;
+    batch->todo[SIMBA__SQLITE_WRITES] = self->changed != NULL;
+    for (simba__sqlite_watch *w = self->changed; w; w = w->next)
+        w->enters = w->shown != NULL;
+    self->look = SIMBA__SQLITE_NO_LOOK;
+    self->changed = NULL;
     /* It lasts until the last of its requests is over. A look alone is repeated after a while. */
     self->batch_until = (simba_local){count > 0 ? 0 : self->host->now(self->host).ns + LOOK_TIMEOUT_NS};
+    self->is_short = count > 0 && count <= SHORT_BATCH;
     for (simba_request *r = self->submitted; r; r = r->next) {
         simba__sqlite_item *item = &batch->items[batch->count++];
-        *item = (simba__sqlite_item){.ask = *r, .request = r};
-        atomic_init(&item->taken, false);
-        batch->parts[simba__sqlite_part_of(r->op)]++;
+        *item = (simba__sqlite_item){.request = r, .ask = *r, .part = simba__sqlite_part_of(r->op)};
+        atomic_init(&item->state, SIMBA__SQLITE_WAITS);
+        batch->todo[item->part] = true;
+        self->is_short &= r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_PREPARE;
         r->backend_data = item;
         if (r->deadline.ns > self->batch_until.ns)
             self->batch_until = r->deadline;
     }
     self->submitted = NULL;
     self->submitted_end = &self->submitted;
-    for (simba__sqlite_watch *w = self->watch; w; w = w->next)
-        w->state = SIMBA__SQLITE_TAKEN;
-    batch->watch = self->watch;
-    batch->unwatch = self->unwatch;
-    self->watch = self->unwatch = NULL;
-    batch->look = self->look;
-    batch->overdue = self->overdue;
-    self->look = self->overdue = false;
+    const bool only_reads = !batch->todo[SIMBA__SQLITE_SET_UP] && !batch->todo[SIMBA__SQLITE_WRITES];
+    if (!only_reads && !self->tried)
+        make_socket(self);
     self->running = true;
     self->host->work(self->host, &self->job);
-}
-
-/* May a thread that waits for an outcome carry out the batch, although it cannot stop half-way? */
-static bool is_short(const simba__sqlite_batch *batch)
-{
-    bool is_short = batch->count > 0 && batch->count <= SHORT_BATCH;
-    for (size_t i = 0; i < batch->count && is_short; i++)
-        is_short = batch->items[i].ask.op != SIMBA_OP_LIST && batch->items[i].ask.op != SIMBA_OP_PREPARE;
-    return is_short;
 }
 
 static bool run(simba_job *job, simba_local until)
 {
     sqlite_store *self = store_of_job(job);
     const bool hurried = until.ns != INT64_MAX;
-    if (hurried && !is_short(&self->batch))
+    if (hurried && !self->is_short)
         return false;
     simba__sqlite_busy_set(&self->batch.db.busy, until.ns < self->batch_until.ns ? until : self->batch_until);
     simba__sqlite_batch_run(&self->batch);
@@ -263,11 +245,10 @@ static void sqlite_expire(void *instance, simba_request *request)
     sqlite_store *self = instance;
     simba__sqlite_item *item = request->backend_data;
     const bool locked = self->running && atomic_load(&self->batch.db.busy.waits);
-    if (item && atomic_exchange(&item->taken, true))
+    int state = SIMBA__SQLITE_WAITS;
+    if (item && !atomic_compare_exchange_strong(&item->state, &state, SIMBA__SQLITE_GIVEN_UP))
         return;
-    if (item) {
-        item->request = NULL;
-    } else {
+    if (!item) {
         simba_request **link = &self->submitted;
         while (*link != request)
             link = &(*link)->next;
@@ -277,11 +258,6 @@ static void sqlite_expire(void *instance, simba_request *request)
     }
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", self->batch.db.path,
                      locked ? "locked by another process" : "no answer in time");
-}
-
-static void sqlite_start(void *instance)
-{
-    start(instance);
 }
 
 /* --- answers out ---------------------------------------------------------------------------------------- */
@@ -294,7 +270,7 @@ static int tell_findings(sqlite_store *self, simba_request *request)
     simba_error old = {0};
     simba_error unshared = {0};
     const bool current = simba__sqlite_db_check_version(db, &old) == 0;
-    const bool shared = simba__sqlite_share_verify(&db->share, db->path, &unshared) == 0;
+    const bool shared = simba__sqlite_share_apply(&db->share, simba__sqlite_db_real_path(db), true, &unshared) == 0;
     char schema[512];
     snprintf(schema, sizeof schema, "%s has the tables of this version.", db->path);
     const simba_finding findings[] = {
@@ -351,26 +327,25 @@ static void answer(sqlite_store *self, const simba__sqlite_item *item)
 {
     simba_request *request = item->request;
     const simba_error *error = &self->batch.error;
+    const bool is_done = !self->batch.todo[item->part];
     int rc = 0;
-    if (!request)
-        return; /* it was given up */
-    if (!item->done && self->closing && error->code == SIMBA_ETIMEDOUT) {
+    if (atomic_load(&item->state) == SIMBA__SQLITE_GIVEN_UP)
+        return;
+    if (!is_done && self->closing && error->code == SIMBA_ETIMEDOUT) {
         self->host->fail(self->host, request, SIMBA_ECANCELED, "sqlite: the client closes");
         return;
     }
-    if (!item->done || item->code < 0) {
-        self->host->fail(self->host, request, item->done ? item->code : error->code, "%s",
-                         !item->done   ? error->text
-                         : item->fault ? item->fault
-                                       : "sqlite: out of memory");
+    if (!is_done || item->code < 0) {
+        const char *fault = item->fault ? item->fault : "sqlite: out of memory";
+        self->host->fail(self->host, request, is_done ? item->code : error->code, "%s", is_done ? fault : error->text);
         return;
     }
     if (request->op == SIMBA_OP_LIST)
         rc = tell_list(self, item);
     else if (request->op == SIMBA_OP_EXAMINE)
         rc = tell_findings(self, request);
-    else if (item->note)
-        rc = self->host->noted(self->host, request, &item->note->stored);
+    else if (request->op == SIMBA_OP_READ_NOTE && item->listed)
+        rc = self->host->noted(self->host, request, &item->listed->note);
     request->reply = item->ask.reply;
     if (rc < 0)
         self->host->fail(self->host, request, rc, "sqlite: out of memory");
@@ -402,66 +377,48 @@ static void tell_news(sqlite_store *self)
 /* Push CHANGED for what is watched from now on. What could not be written is tried again at the next look. */
 static void settle_watches(sqlite_store *self)
 {
-    simba__sqlite_batch *batch = &self->batch;
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
-    for (simba__sqlite_watch *w = batch->unwatch, *next; w; w = next) {
+    const bool written = !self->batch.todo[SIMBA__SQLITE_WRITES];
+    for (simba__sqlite_watch *w = self->batch.watches, *next; w; w = next) {
         next = w->next;
-        if (batch->watched) {
-            simba__free(w);
-            continue;
-        }
-        w->next = self->unwatch;
-        self->unwatch = w;
-    }
-    for (simba__sqlite_watch *w = batch->watch, *next; w; w = next) {
-        next = w->next;
-        simba__sqlite_watch **list = !w->shown ? &self->unwatch : &self->watch;
-        w->state = batch->watched ? SIMBA__SQLITE_WRITTEN : SIMBA__SQLITE_NEW;
-        if (!w->shown || !batch->watched) {
-            w->next = *list;
-            *list = w;
-        } else {
+        w->listed = false;
+        if (!written || (w->enters && !w->shown))
+            change(self, w);
+        else if (w->enters)
             self->host->push(self->host, w->shown, &changed);
-        }
+        else
+            simba__free(w);
     }
-}
-
-static void closed_if_idle(sqlite_store *self)
-{
-    if (self->closing && !self->running)
-        self->host->closed(self->host);
 }
 
 static void done(simba_job *job)
 {
     sqlite_store *self = store_of_job(job);
     simba__sqlite_batch *batch = &self->batch;
-    const bool opened = batch->opened;
+    const bool reopened = batch->db.reopened;
     const bool failed = batch->error.code < 0;
-    if (opened)
+    if (reopened)
         self->host->log(self->host, SIMBA_LOG_WARN, "sqlite: %s was deleted, replaced or damaged; it was opened anew",
                         batch->db.path);
     tell_news(self);
     for (size_t i = 0; i < batch->count; i++)
         answer(self, &batch->items[i]);
     settle_watches(self);
-    self->has_rows |= batch->entered;
-    const bool undone = batch->look || batch->overdue || self->watch || self->unwatch;
-    const bool looks = batch->entered || batch->waits || (failed && undone);
+    const bool looks = batch->has_rows || (failed && (batch->look || self->changed));
     simba__sqlite_batch_clear(batch);
     self->running = false;
     if (self->closing) {
         fail_submitted(self, SIMBA_ECANCELED, "sqlite: the client closes");
-        closed_if_idle(self);
+        self->host->closed(self->host);
         return;
     }
-    if (opened) {
-        close_socket(self, false);
+    if (reopened) {
+        close_socket(self);
         enter_anew(self);
     }
     if (looks && !self->looks)
         look_again(self);
-    if (self->submitted || (!failed && (self->watch || self->unwatch || self->look)))
+    if (self->submitted || (!failed && (self->changed || self->look)))
         self->host->wake(self->host); /* with the requests that these answers lead to */
 }
 
@@ -474,15 +431,16 @@ static int sqlite_watch(void *instance, simba_watch *shown)
     simba__sqlite_watch *watch = simba__table_reserve(&self->watches) ? simba__malloc(sizeof *watch + size) : NULL;
     if (!watch)
         return SIMBA_ENOMEM;
-    *watch = (simba__sqlite_watch){.shown = shown, .nonce = self->host->random(self->host), .next = self->watch};
+    *watch = (simba__sqlite_watch){.shown = shown, .nonce = self->host->random(self->host)};
     memcpy(watch->mutex, shown->mutex, size);
     shown->backend_data = watch;
     simba__table_add(&self->watches, &watch->node, watch->nonce);
-    self->watch = watch;
+    change(self, watch);
     self->host->wake(self->host);
     return 0;
 }
 
+/* A row may be there in any case, of an earlier socket. */
 static void sqlite_unwatch(void *instance, simba_watch *shown)
 {
     sqlite_store *self = instance;
@@ -490,17 +448,7 @@ static void sqlite_unwatch(void *instance, simba_watch *shown)
     shown->backend_data = NULL;
     watch->shown = NULL;
     simba__table_remove(&self->watches, &watch->node);
-    if (watch->state == SIMBA__SQLITE_TAKEN)
-        return; /* the batch has it */
-    if (watch->state == SIMBA__SQLITE_NEW) {
-        simba__sqlite_watch **link = &self->watch;
-        while (*link != watch)
-            link = &(*link)->next;
-        *link = watch->next;
-    }
-    /* A row may be there in any case, of an earlier socket. */
-    watch->next = self->unwatch;
-    self->unwatch = watch;
+    change(self, watch);
     self->host->wake(self->host);
 }
 
@@ -519,17 +467,14 @@ static int sqlite_init(void *instance, simba_host *host, const simba_url *url, s
     batch->host_offset_ns = simba__clock_host_offset_ns();
     simba__sqlite_wake_init(&batch->wake, host->random(host));
 
-    const char *path = NULL;
-    bool sync_full = false;
-    bool opened;
-    int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
+    simba__sqlite_options options;
+    int rc = simba__sqlite_read_url(url, &options, err);
     if (rc == 0)
-        rc = simba__sqlite_share_read(url, &batch->db.share, err);
-    if (rc == 0)
-        rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
+        rc = simba__sqlite_db_init(&batch->db, host, &options, err);
     if (rc == 0) {
         simba__sqlite_busy_set(&batch->db.busy, (simba_local){host->now(host).ns + OPEN_TIMEOUT_NS});
-        rc = simba__sqlite_db_refresh(&batch->db, &opened, err);
+        rc = simba__sqlite_db_refresh(&batch->db, err);
+        batch->db.reopened = false;
     }
     if (rc == 0 && host->timer_add(host, &self->timer) < 0)
         rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
@@ -544,15 +489,8 @@ static void sqlite_close(void *instance)
     fail_submitted(self, SIMBA_ECANCELED, "sqlite: the client closes");
     self->host->timer_clear(self->host, &self->timer);
     self->host->io_remove(self->host, &self->socket);
-    closed_if_idle(self);
-}
-
-static void free_watches(simba__sqlite_watch *first)
-{
-    for (simba__sqlite_watch *w = first, *next; w; w = next) {
-        next = w->next;
-        simba__free(w);
-    }
+    if (!self->running)
+        self->host->closed(self->host);
 }
 
 /* Rows that cannot be removed now are removed by others: then the name stays, which says whose they are. */
@@ -561,23 +499,24 @@ static void sqlite_fini(void *instance)
     sqlite_store *self = instance;
     simba__sqlite_batch *batch = &self->batch;
     bool keep = false;
-    if (self->has_rows) {
+    if (batch->has_rows) {
         atomic_store(&batch->db.busy.over, false);
         simba__sqlite_busy_set(&batch->db.busy, (simba_local){self->host->now(self->host).ns + CLOSE_TIMEOUT_NS});
-        keep = simba__sqlite_batch_leave(batch) < 0;
+        keep = !simba__sqlite_db_is_sound(&batch->db) ||
+               simba__sqlite_run(&batch->db, NULL, BURY, SIMBA__SQLITE_TEXT(batch->wake.name)) < 0;
     }
     simba__sqlite_wake_close(&batch->wake, 0, keep);
     simba__sqlite_db_fini(&batch->db);
-    for (simba__node *node = simba__table_first(&self->watches), *next; node; node = next) {
-        simba__sqlite_watch *watch = SIMBA__OF_NODE(node, simba__sqlite_watch, node);
-        next = simba__table_next(&self->watches, node);
-        if (watch->state == SIMBA__SQLITE_WRITTEN)
-            simba__free(watch);
+    for (simba__sqlite_watch *w = self->changed, *next; w; w = next) {
+        next = w->next;
+        if (!w->shown) /* otherwise it is in the table */
+            simba__free(w);
     }
-    free_watches(self->watch);
-    free_watches(self->unwatch);
+    for (simba__node *node = simba__table_first(&self->watches), *next; node; node = next) {
+        next = simba__table_next(&self->watches, node);
+        simba__free(SIMBA__OF_NODE(node, simba__sqlite_watch, node));
+    }
     simba__table_fini(&self->watches);
-    simba__free(batch->items);
     simba__free(batch->notify);
 }
 
@@ -597,10 +536,10 @@ const simba_backend simba__backend_sqlite = {
     .init = sqlite_init,
     .submit = sqlite_submit,
     .expire = sqlite_expire,
-    .flush = sqlite_start,
+    .flush = start,
     .watch = sqlite_watch,
     .unwatch = sqlite_unwatch,
-    .woken = sqlite_start,
+    .woken = start,
     .close = sqlite_close,
     .fini = sqlite_fini,
 };

@@ -19,8 +19,6 @@
 #include "stores/sqlite/store.h"
 #include "util/descriptors.h"
 
-enum { SWEPT = 64 }; /* how many names of others a client looks at when it makes its own */
-
 /* Names come out of a file that others write: no other path than that of a socket in our folder may be made of them. */
 static bool is_name(const char *name)
 {
@@ -63,7 +61,7 @@ static int open_all(simba__sqlite_wake *wake, const char *database, const char *
     struct stat status;
     snprintf(wake->folder, sizeof wake->folder, "%s-wake", database);
     if (mkdir(wake->folder, 0700) == 0)
-        simba__sqlite_file_adopt_mode(wake->folder, database);
+        simba__sqlite_share_follow(wake->folder, database);
     else if (errno != EEXIST)
         return errno;
     simba__descriptors_hold();
@@ -76,7 +74,7 @@ static int open_all(simba__sqlite_wake *wake, const char *database, const char *
     if (wake->fd < 0 || wake->sender < 0 || bind(wake->fd, (const struct sockaddr *)&address, sizeof address) != 0)
         return errno;
     snprintf(path, sizeof path, "%s/%s", wake->folder, name);
-    simba__sqlite_file_adopt_mode(path, database);
+    simba__sqlite_share_follow(path, database);
     if (fstatat(wake->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
         return errno;
     wake->device = status.st_dev;
@@ -149,20 +147,22 @@ void simba__sqlite_wake_drain(const simba__sqlite_wake *wake)
         continue;
 }
 
-void simba__sqlite_wake_sweep(const simba__sqlite_wake *wake, void (*dead)(void *user, const char *name), void *user)
+size_t simba__sqlite_wake_sweep(const simba__sqlite_wake *wake, char (*ret_dead)[SIMBA__SQLITE_NAME_SIZE])
 {
     const int fd = wake->fd < 0 ? -1 : openat(wake->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+    size_t looked = 0;
+    size_t dead = 0;
     if (!entries && fd >= 0)
         close(fd);
-    int left = SWEPT;
-    for (struct dirent *entry; entries && left > 0 && (entry = readdir(entries));) {
+    for (struct dirent *entry; entries && looked < SIMBA__SQLITE_SWEPT && (entry = readdir(entries));) {
         if (!is_name(entry->d_name))
             continue;
-        left--;
+        looked++;
         if (simba__sqlite_wake_probe(wake, entry->d_name) == SIMBA__SQLITE_DEAD)
-            dead(user, entry->d_name);
+            strcpy(ret_dead[dead++], entry->d_name);
     }
     if (entries)
         closedir(entries);
+    return dead;
 }
