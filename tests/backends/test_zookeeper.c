@@ -122,6 +122,7 @@ static void about_names(void **state)
     assert_string_not_equal(one, other);
     assert_true(simba__zk_order("_c_z-latch-0000000001", "_c_a-latch-0000000002") < 0);
     assert_true(simba__zk_order("_c_latch-9-latch-0000000010", "_c_a-latch-0000000009") > 0);
+    assert_true(simba__zk_order("_c_a-latch-0000000009", "0") < 0); /* contenders before others */
     assert_true(simba__zk_is_contender(one));
     assert_false(simba__zk_is_contender("b"));
 }

@@ -36,8 +36,8 @@ static void node_of(unsigned i, char ret_path[2 * NAME_MAX_HERE])
     ret_path[0] = '\0';
     simba__lock(clients[i]);
     const zk_contender *c = contender_of(i);
-    if (c && (c->latch.place == ZK_WAITS || c->latch.place == ZK_LEADS))
-        snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, c->latch.name);
+    if (c && (c->place == ZK_WAITS || c->place == ZK_LEADS))
+        snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, c->name);
     simba__unlock(clients[i]);
 }
 
@@ -46,8 +46,7 @@ static bool is_settled(unsigned i)
 {
     simba__lock(clients[i]);
     const zk_contender *c = contender_of(i);
-    const bool settled =
-        c && c->latch.stage == ZK_RESTS && (c->latch.place == ZK_LEADS ? c->latch.guarded : c->latch.stands);
+    const bool settled = c && c->stage == ZK_RESTS && (c->place == ZK_LEADS ? c->own.path : c->before.path);
     simba__unlock(clients[i]);
     return settled;
 }

@@ -33,7 +33,6 @@
     TARGET(zookeeper)    /* likewise */                                                                                \
     TARGET(zk_message)   /* messages of ZooKeeper servers */                                                           \
     TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
-    TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \
     TARGET(http_answer)  /* of any server that speaks HTTP */                                                          \
     TARGET(json)         /* in such answers */                                                                         \
     TARGET(etcd_answer)  /* of etcd */                                                                                 \

@@ -77,6 +77,7 @@ static void answers_are_read(void **state)
     assert_int_equal(r[5].length, 0);
     assert_int_equal(r[6].count, 0);
     assert_int_equal(r[7].count, 3); /* in order: by what comes after the last "latch-" */
+    assert_int_equal(r[7].contenders, 2);
     assert_string_equal(r[7].names[0], "q-latch-1");
     assert_string_equal(r[7].names[1], "p-latch-2");
     assert_string_equal(r[7].names[2], "b");

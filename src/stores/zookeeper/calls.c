@@ -2,7 +2,8 @@
  *
  * A procedure makes calls; when all are answered, its next step begins. The server answers in the order of the calls. When the
  * connection is lost, all calls in flight are forgotten, and every procedure that somebody still needs is parked: it begins again
- * on the next connection. So an answer never comes to a procedure that has begun again.
+ * on the next connection. So an answer never comes to a procedure that has begun again. One that could not go on, for want of memory
+ * for instance, begins again in a while.
  *
  * A watch fires once, for the next change of a node. It is set when the answer has come that sets it at the server: what the server
  * reports before that is about an earlier one, and nobody needs it. Several owners may watch one path. The server forgets watches
@@ -13,11 +14,15 @@
 
 #include "stores/zookeeper/zookeeper.h"
 #include "util/assert.h"
+#include "util/clock.h"
 #include "util/hash.h"
 #include "util/mem.h"
 #include "util/text.h"
 
+enum { LATER_MS = 50 };
+
 #define OP_OF(item_) SIMBA__OF_ITEM(item_, zk_op, item)
+#define WAITING_OP(item_) SIMBA__OF_ITEM(item_, zk_op, waits)
 
 /* --- procedures --------------------------------------------------------------------------------------------- */
 
@@ -50,7 +55,7 @@ static void free_if_over(zk_op *op)
 {
     if (!op->over || op->awaited > 0)
         return;
-    simba__list_remove(&op->parked);
+    simba__list_remove(&op->waits);
     simba__list_remove(&op->item);
     if (op->kind->fini)
         op->kind->fini(op);
@@ -60,18 +65,37 @@ static void free_if_over(zk_op *op)
 void simba__zk_op_end(zk_op *op)
 {
     op->over = true;
+    simba__list_remove(&op->waits);
     free_if_over(op);
 }
 
 void simba__zk_op_start(zk_op *op)
 {
-    if (simba__zk_is_connected(&op->store->session)) {
-        op->error = ZK_OK;
+    if (simba__zk_is_connected(&op->store->session))
         op->kind->begin(op);
-        return;
-    }
-    simba__list_append(&op->store->parked, &op->parked);
+    else
+        simba__zk_op_park(op);
+}
+
+void simba__zk_op_park(zk_op *op)
+{
+    simba__list_append(&op->store->parked, &op->waits);
     op->store->host->wake(op->store->host); /* open a session, but not inside this call */
+}
+
+void simba__zk_op_later(zk_op *op)
+{
+    zk_store *store = op->store;
+    simba_host *host = store->host;
+    if (!op->waits.list)
+        simba__list_append(&store->later, &op->waits);
+    if (store->timer.index == 0)
+        host->timer_set(host, &store->timer, (simba_local){host->now(host).ns + LATER_MS * SIMBA__NS_PER_MS});
+}
+
+bool simba__zk_op_runs(const zk_op *op)
+{
+    return simba__zk_is_connected(&op->store->session) && op->waits.list != &op->store->parked;
 }
 
 void simba__zk_op_go(zk_op *op)
@@ -126,6 +150,9 @@ void simba__zk_fail_by(zk_op *op, int error)
     } known[] = {
         {ZK_NO_MEMORY, SIMBA_ENOMEM, "out of memory"},
         {ZK_MALFORMED, SIMBA_ESTORE, "the server's answer makes no sense; is it a ZooKeeper?"},
+        {ZK_NO_NUMBERS, SIMBA_ESTORE, "no numbers are left below the node of the mutex, which must be removed"},
+        {ZK_VANISHES, SIMBA_ESTORE, "a node goes again each time that it is made"},
+        {ZK_REFUSED, SIMBA_EPERM, "no permission to make the folder of the node, which is missing"},
         {ZK_TOO_MANY, SIMBA_ESTORE, "there are more than 1000000 nodes to list"},
         {ZK_UNIMPLEMENTED, SIMBA_ENOTSUP, "simba needs ZooKeeper 3.5.1 or later"},
         {ZK_NO_AUTH, SIMBA_EPERM, "not authenticated, or no permission"},
@@ -256,88 +283,55 @@ simba_owner simba__zk_owner_of(const zk_call *call, const zk_result *result)
 
 /* --- watches ------------------------------------------------------------------------------------------------ */
 
-/* A path that is watched: the node itself, or its children. */
-typedef struct zk_path {
-    simba__node node;
-    simba__list watches;
-    bool of_children;
-    char text[];
-} zk_path;
-
-static bool is_path(const simba__node *node, const void *text)
+static bool is_of_node(const simba__node *node, const void *path)
 {
-    const zk_path *path = SIMBA__OF_NODE(node, const zk_path, node);
-    return !path->of_children && strcmp(path->text, text) == 0;
+    const zk_watch *watch = SIMBA__OF_NODE(node, const zk_watch, node);
+    return !watch->of_children && strcmp(watch->path, path) == 0;
 }
 
-static bool is_path_of_children(const simba__node *node, const void *text)
+static bool is_of_children(const simba__node *node, const void *path)
 {
-    const zk_path *path = SIMBA__OF_NODE(node, const zk_path, node);
-    return path->of_children && strcmp(path->text, text) == 0;
-}
-
-static zk_path *find_path(const zk_store *store, const char *text, bool of_children)
-{
-    simba__node *node =
-        simba__table_find(&store->paths, simba__hash(text), of_children ? is_path_of_children : is_path, text);
-    return node ? SIMBA__OF_NODE(node, zk_path, node) : NULL;
+    const zk_watch *watch = SIMBA__OF_NODE(node, const zk_watch, node);
+    return watch->of_children && strcmp(watch->path, path) == 0;
 }
 
 void simba__zk_watch(zk_op *op, zk_watch *watch, const zk_call *call)
 {
     zk_store *store = op->store;
-    const bool of_children = call->type == ZK_CHILDREN;
-    zk_path *there = find_path(store, call->path, of_children);
-    zk_path *path = there;
-    if (!path && simba__table_reserve(&store->paths))
-        path = simba__calloc(1, sizeof *path + strlen(call->path) + 1);
-    if (!path) {
+    simba__zk_unwatch(store, watch);
+    watch->path = simba__table_reserve(&store->watches) ? simba__strdup(call->path) : NULL;
+    watch->of_children = call->type == ZK_CHILDREN;
+    if (watch->path)
+        simba__table_add(&store->watches, &watch->node, simba__hash(watch->path));
+    else
         simba__zk_op_note(op, ZK_NO_MEMORY);
+}
+
+void simba__zk_unwatch(zk_store *store, zk_watch *watch)
+{
+    if (!watch->path)
         return;
-    }
-    if (!there) {
-        path->of_children = of_children;
-        strcpy(path->text, call->path);
-        simba__table_add(&store->paths, &path->node, simba__hash(path->text));
-    }
-    simba__zk_unwatch(watch);
-    simba__list_append(&path->watches, &watch->item);
+    simba__table_remove(&store->watches, &watch->node);
+    simba__free(watch->path);
+    watch->path = NULL;
 }
 
-/* A path without watches stays until the server reports it, or the connection ends. */
-void simba__zk_unwatch(zk_watch *watch)
+/* Nobody sets a watch when one fires: that needs another answer. */
+static void fire(zk_store *store, const char *path, simba__table_is is, int kind)
 {
-    simba__list_remove(&watch->item);
-}
-
-static void drop_path(zk_store *store, zk_path *path)
-{
-    while (path->watches.first)
-        simba__list_remove(path->watches.first);
-    simba__table_remove(&store->paths, &path->node);
-    simba__free(path);
-}
-
-static void fire(zk_store *store, const char *text, bool of_children, int kind)
-{
-    zk_path *path = find_path(store, text, of_children);
-    if (!path)
-        return;
-    simba__table_remove(&store->paths, &path->node); /* who sets another watch now waits for the next event */
-    while (path->watches.first) {
-        zk_watch *watch = SIMBA__OF_ITEM(path->watches.first, zk_watch, item);
-        simba__list_remove(&watch->item);
+    for (simba__node *node; (node = simba__table_find(&store->watches, simba__hash(path), is, path)) != NULL;) {
+        zk_watch *watch = SIMBA__OF_NODE(node, zk_watch, node);
+        simba__zk_unwatch(store, watch);
         watch->fired(watch, kind);
     }
-    simba__free(path);
 }
 
 void simba__zk_fire(zk_store *store, const zk_event *event)
 {
     if (event->kind == ZK_EVENT_CHILD || event->kind == ZK_EVENT_DELETED)
-        fire(store, event->path, true, event->kind);
+        fire(store, event->path, is_of_children, event->kind);
     if (event->kind >= ZK_EVENT_CREATED && event->kind <= ZK_EVENT_CHANGED)
-        fire(store, event->path, false, event->kind);
+        fire(store, event->path, is_of_node, event->kind);
 }
 
 /* --- the connection ----------------------------------------------------------------------------------------- */
@@ -357,11 +351,24 @@ void simba__zk_begin_parked(zk_store *store)
 {
     const zk_session *session = &store->session;
     const size_t most = session->calls.count > ZK_CALLS_MOST / 2 ? 1 : ZK_CALLS_MOST - session->calls.count;
-    for (size_t i = 0; i < most && store->parked.first && simba__zk_is_connected(session); i++) {
-        zk_op *op = SIMBA__OF_ITEM(store->parked.first, zk_op, parked);
-        simba__list_remove(&op->parked);
-        simba__zk_op_start(op);
+    for (size_t i = 0; i < most && simba__zk_is_connected(session); i++) {
+        simba__list_item *next = store->parked.first ? store->parked.first : store->due.first;
+        if (!next)
+            break;
+        zk_op *op = WAITING_OP(next);
+        simba__list_remove(&op->waits);
+        op->kind->begin(op);
     }
+}
+
+void simba__zk_begin_later(simba_timer *timer, simba_local now)
+{
+    zk_store *store = (zk_store *)(void *)((char *)timer - offsetof(zk_store, timer));
+    (void)now;
+    while (store->later.first)
+        simba__list_append(&store->due, store->later.first);
+    simba__zk_begin_parked(store);
+    simba__zk_session_flush(&store->session);
 }
 
 /* Fail a request that nobody waits for any more. The procedure may go on without it. */
@@ -385,10 +392,8 @@ static void drop_calls(zk_store *store)
             call->op->awaited--;
         simba__free(call);
     }
-    for (simba__node *node = simba__table_first(&store->paths), *next; node; node = next) {
-        next = simba__table_next(&store->paths, node);
-        drop_path(store, SIMBA__OF_NODE(node, zk_path, node));
-    }
+    for (simba__node *node; (node = simba__table_first(&store->watches)) != NULL;)
+        simba__zk_unwatch(store, SIMBA__OF_NODE(node, zk_watch, node));
 }
 
 void simba__zk_disconnected(zk_store *store)
@@ -399,6 +404,7 @@ void simba__zk_disconnected(zk_store *store)
     while (store->ops.first) {
         zk_op *op = OP_OF(store->ops.first);
         simba__list_append(&all, &op->item);
+        op->error = ZK_OK;
         if (op->over)
             free_if_over(op);
         else if (op->kind->lost)
@@ -407,8 +413,7 @@ void simba__zk_disconnected(zk_store *store)
     while (all.first) {
         zk_op *op = OP_OF(all.first);
         simba__list_append(&store->ops, &op->item);
-        if (!op->parked.list)
-            simba__list_append(&store->parked, &op->parked);
+        simba__list_append(&store->parked, &op->waits);
         if (op->expired)
             fail_late(op);
     }
@@ -419,13 +424,11 @@ void simba__zk_disconnected(zk_store *store)
 void simba__zk_unavailable(zk_store *store, int code, const char *why)
 {
     simba__list all = {0};
-    while (store->parked.first) {
-        zk_op *op = SIMBA__OF_ITEM(store->parked.first, zk_op, parked);
-        simba__list_append(&all, &op->parked);
-    }
+    while (store->parked.first)
+        simba__list_append(&all, store->parked.first);
     while (all.first) {
-        zk_op *op = SIMBA__OF_ITEM(all.first, zk_op, parked);
-        simba__list_append(&store->parked, &op->parked);
+        zk_op *op = WAITING_OP(all.first);
+        simba__list_append(&store->parked, &op->waits);
         simba__zk_fail(op, code, "%s", why);
         if (!op->kind->stays)
             simba__zk_op_end(op);
@@ -444,7 +447,7 @@ void simba__zk_expire(zk_store *store, simba_request *request)
     zk_op *op = request->backend_data;
     SIMBA__ASSERT(op->request == request);
     op->expired = true;
-    if (op->parked.list || !simba__zk_is_connected(&store->session))
+    if (!simba__zk_op_runs(op))
         fail_late(op);
     else
         simba__zk_session_doubt(&store->session, op->begun);

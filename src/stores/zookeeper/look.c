@@ -8,36 +8,16 @@
 #include <string.h>
 
 #include "stores/zookeeper/zookeeper.h"
-#include "util/clock.h"
 #include "util/hash.h"
 #include "util/mem.h"
-
-/* What a list of children says. The names lie in the answer. */
-typedef struct zk_sight {
-    const char *first, *second; /* contenders; NULL: there is none */
-    size_t contenders;
-} zk_sight;
-
-static zk_sight see(const zk_result *result)
-{
-    zk_sight sight = {0};
-    for (size_t i = 0; i < result->count; i++) {
-        if (!simba__zk_is_contender(result->names[i]))
-            continue;
-        if (sight.contenders < 2)
-            *(sight.contenders == 0 ? &sight.first : &sight.second) = result->names[i];
-        sight.contenders++;
-    }
-    return sight;
-}
 
 /* --- READ and FORCE_RELEASE --------------------------------------------------------------------------------- */
 
 typedef struct zk_look {
     zk_op op; /* first */
     char *path;
-    bool found; /* there is a first child, which is read now */
-    bool vanished;
+    bool found;    /* there is a first child, which is read now */
+    bool vanished; /* it has gone meanwhile */
     simba_owner owner;
 } zk_look;
 
@@ -58,10 +38,7 @@ static void first_removed(zk_op *op, const zk_call *call, zk_result *result)
 static void first_read(zk_op *op, const zk_call *call, zk_result *result)
 {
     zk_look *look = (zk_look *)op;
-    if (result->error == ZK_NO_NODE)
-        look->vanished = true;
-    else
-        simba__zk_op_note(op, result->error);
+    first_removed(op, call, result);
     if (result->error)
         return;
     look->owner = simba__zk_owner_of(call, result);
@@ -79,16 +56,15 @@ static void first_read(zk_op *op, const zk_call *call, zk_result *result)
 static void look_listed(zk_op *op, const zk_call *call, zk_result *result)
 {
     zk_look *look = (zk_look *)op;
-    const zk_sight sight = see(result);
     (void)call;
-    if (result->error && result->error != ZK_NO_NODE)
+    if (result->error != ZK_NO_NODE)
         simba__zk_op_note(op, result->error);
-    if (!sight.first || !op->request)
+    if (result->contenders == 0 || !op->request)
         return;
     look->found = true;
-    simba__zk_call(op, first_read, ZK_GET, look->path, sight.first, false);
+    simba__zk_call(op, first_read, ZK_GET, look->path, result->names[0], false);
     if (op->request->op == SIMBA_OP_FORCE_RELEASE)
-        simba__zk_call(op, first_removed, ZK_DELETE, look->path, sight.first, false);
+        simba__zk_call(op, first_removed, ZK_DELETE, look->path, result->names[0], false);
 }
 
 static void look_begin(zk_op *op)
@@ -155,8 +131,7 @@ typedef struct zk_row {
     zk_list *list;
     const zk_name *name;
     char *path;
-    bool is_node, is_shown, vanished, noted;
-    bool listed; /* the nodes below it were added to the list */
+    bool is_node, is_shown, vanished;
     size_t below, contenders;
     simba_owner owner, next;
     zk_stored_note note;
@@ -237,25 +212,21 @@ static void row_listed(zk_op *op, const zk_call *call, zk_result *result)
 {
     zk_row *row = (zk_row *)op;
     const char *mutex = row->name->text;
-    const zk_sight sight = see(result);
     (void)call;
     row->is_node = result->error == ZK_OK;
-    if (result->error && result->error != ZK_NO_NODE)
+    if (result->error != ZK_NO_NODE)
         simba__zk_op_note(op, result->error);
-    row->contenders = sight.contenders;
-    row->below = result->count - sight.contenders;
-    for (size_t i = 0; i < result->count && !row->listed && row->below > 0; i++) {
-        const char *child = result->names[i];
-        const bool fits = strlen(mutex) + 1 + strlen(child) <= SIMBA_MUTEX_BYTES;
-        if (!simba__zk_is_contender(child) && fits && !add_name(row->list, mutex, child))
+    row->contenders = result->contenders;
+    row->below = result->count - result->contenders;
+    for (size_t i = result->contenders; i < result->count; i++) {
+        const bool fits = strlen(mutex) + 1 + strlen(result->names[i]) <= SIMBA_MUTEX_BYTES;
+        if (fits && !add_name(row->list, mutex, result->names[i]))
             break;
     }
-    row->listed = true;
-    if (!sight.first || !row->is_shown)
-        return;
-    simba__zk_call(op, leader_read, ZK_GET, row->path, sight.first, false);
-    if (sight.second)
-        simba__zk_call(op, second_read, ZK_GET, row->path, sight.second, false);
+    if (row->is_shown && row->contenders > 0)
+        simba__zk_call(op, leader_read, ZK_GET, row->path, result->names[0], false);
+    if (row->is_shown && row->contenders > 1)
+        simba__zk_call(op, second_read, ZK_GET, row->path, result->names[1], false);
 }
 
 /* A note that cannot be read is left out; its mutex is shown anyway. */
@@ -284,10 +255,11 @@ static void row_begin(zk_op *op)
     row->owner = row->next = (simba_owner){0};
     row->is_shown = is_listed(row->list, row->name->text);
     simba__zk_call(op, row_listed, ZK_CHILDREN, row->path, NULL, false);
-    if (row->name->noted && row->is_shown && !row->noted) {
+    if (row->name->noted && row->is_shown) {
         char *note = simba__zk_note_path(op->store, row->name->text);
-        row->noted = note && simba__zk_call(op, row_noted, ZK_GET, note, NULL, false);
-        if (!note)
+        if (note)
+            simba__zk_call(op, row_noted, ZK_GET, note, NULL, false);
+        else
             simba__zk_op_note(op, ZK_NO_MEMORY);
         simba__free(note);
     }
@@ -433,7 +405,6 @@ static void list_begin(zk_op *op)
 static void list_lost(zk_op *op)
 {
     op->awaited = 0;
-    op->error = ZK_OK;
 }
 
 static void list_fini(zk_op *op)
@@ -465,8 +436,8 @@ typedef struct zk_observer {
     simba_owner owner;
     int64_t note_mzxid; /* of the latest write of the note; 0: none */
     bool known;         /* the observers were told something in this session */
-    bool looks, again;  /* a look is under way; something has happened since it began */
-    bool missing, vanished, asked;
+    bool looks, again;  /* a look is under way; there is a reason for another */
+    bool asked;         /* the first child was read */
 } zk_observer;
 
 static zk_observer *of(zk_op *op)
@@ -474,25 +445,30 @@ static zk_observer *of(zk_op *op)
     return (zk_observer *)op;
 }
 
-static void observe_later(zk_store *store)
+/* Somebody has just made the node, or there is none: then its creation is watched for. */
+static void node_found(zk_op *op, const zk_call *call, zk_result *result)
 {
-    enum { LATER_MS = 20 };
-    if (store->observe.index == 0)
-        store->host->timer_set(store->host, &store->observe,
-                               (simba_local){store->host->now(store->host).ns + LATER_MS * SIMBA__NS_PER_MS});
+    if (result->error == ZK_OK)
+        of(op)->again = true;
+    else if (result->error == ZK_NO_NODE)
+        simba__zk_watch(op, &of(op)->children, call);
+    else
+        simba__zk_op_note(op, result->error);
 }
 
 static void children_listed(zk_op *op, const zk_call *call, zk_result *result)
 {
     zk_observer *o = of(op);
-    const zk_sight sight = see(result);
-    o->missing = result->error == ZK_NO_NODE;
-    if (!o->missing)
+    if (result->error == ZK_NO_NODE)
+        simba__zk_call(op, node_found, ZK_EXISTS, o->path, NULL, true);
+    else
         simba__zk_op_note(op, result->error);
     if (!result->error)
         simba__zk_watch(op, &o->children, call);
-    o->first = sight.first ? simba__strdup(sight.first) : NULL;
-    if (sight.first && !o->first)
+    if (result->contenders == 0)
+        return;
+    o->first = simba__strdup(result->names[0]);
+    if (!o->first)
         simba__zk_op_note(op, ZK_NO_MEMORY);
 }
 
@@ -512,31 +488,22 @@ static void note_found(zk_op *op, const zk_call *call, zk_result *result)
     o->note_mzxid = result->stat.mzxid;
 }
 
-static void node_found(zk_op *op, const zk_call *call, zk_result *result)
-{
-    zk_observer *o = of(op);
-    o->missing = result->error == ZK_NO_NODE;
-    o->vanished = result->error == ZK_OK; /* somebody has just made it */
-    if (o->missing)
-        simba__zk_watch(op, &o->children, call);
-    else
-        simba__zk_op_note(op, result->error);
-}
-
 static void observed_read(zk_op *op, const zk_call *call, zk_result *result)
 {
-    zk_observer *o = of(op);
-    o->vanished = result->error == ZK_NO_NODE;
+    of(op)->again |= result->error == ZK_NO_NODE;
     if (result->error == ZK_OK)
-        o->owner = simba__zk_owner_of(call, result);
+        of(op)->owner = simba__zk_owner_of(call, result);
 }
 
-static void observe_begin(zk_op *op)
+static void observe(zk_observer *o)
 {
-    zk_observer *o = of(op);
+    zk_op *op = &o->op;
+    o->again = true;
+    if (o->looks || !simba__zk_op_runs(op))
+        return;
     op->error = ZK_OK;
     o->looks = true;
-    o->again = o->vanished = o->asked = false;
+    o->again = o->asked = false;
     o->owner = (simba_owner){0};
     simba__free(o->first);
     o->first = NULL;
@@ -564,24 +531,24 @@ static void observe_step(zk_op *op)
 {
     zk_observer *o = of(op);
     const bool is_news = !o->known || !o->leader != !o->first || (o->first && strcmp(o->leader, o->first) != 0);
-    if (op->error) {
-        o->looks = false;
-        if (op->error == ZK_NO_MEMORY || op->error == ZK_THROTTLED)
-            observe_later(op->store);
-    } else if (o->vanished || o->again) {
-        observe_begin(op);
-    } else if (o->missing && !o->children.item.list) {
-        simba__zk_call(op, node_found, ZK_EXISTS, o->path, NULL, true);
-        simba__zk_op_go(op);
-    } else if (is_news && o->known && o->first && !o->asked) {
+    if (!op->error && !o->again && is_news && o->known && o->first && !o->asked) {
         o->asked = true;
         simba__zk_call(op, observed_read, ZK_GET, o->path, o->first, false);
         simba__zk_op_go(op);
-    } else {
-        o->looks = false;
-        if (is_news)
-            tell(o);
+        return;
     }
+    o->looks = false;
+    if (op->error == ZK_NO_MEMORY || op->error == ZK_THROTTLED)
+        simba__zk_op_later(op);
+    else if (!op->error && o->again)
+        observe(o);
+    else if (!op->error && is_news)
+        tell(o);
+}
+
+static void observe_begin(zk_op *op)
+{
+    observe(of(op));
 }
 
 static void observe_lost(zk_op *op)
@@ -593,8 +560,8 @@ static void observe_fini(zk_op *op)
 {
     zk_observer *o = of(op);
     simba__list_remove(&o->link);
-    simba__zk_unwatch(&o->children);
-    simba__zk_unwatch(&o->of_note);
+    simba__zk_unwatch(op->store, &o->children);
+    simba__zk_unwatch(op->store, &o->of_note);
     simba__free(o->path);
     simba__free(o->note);
     simba__free(o->leader);
@@ -604,23 +571,16 @@ static void observe_fini(zk_op *op)
 static const zk_kind observing = {
     .begin = observe_begin, .step = observe_step, .lost = observe_lost, .fini = observe_fini, .stays = true};
 
-static void look_again(zk_observer *o)
-{
-    o->again = true;
-    if (!o->looks && simba__zk_is_connected(&o->op.store->session) && !o->op.parked.list)
-        observe_begin(&o->op);
-}
-
 static void children_fired(zk_watch *watch, int kind)
 {
     (void)kind;
-    look_again(SIMBA__OF_ITEM(watch, zk_observer, children));
+    observe(SIMBA__OF_ITEM(watch, zk_observer, children));
 }
 
 static void note_fired(zk_watch *watch, int kind)
 {
     (void)kind;
-    look_again(SIMBA__OF_ITEM(watch, zk_observer, of_note));
+    observe(SIMBA__OF_ITEM(watch, zk_observer, of_note));
 }
 
 int simba__zk_observe(zk_store *store, simba_watch *shown)
@@ -650,8 +610,8 @@ void simba__zk_unobserve(simba_watch *shown)
     shown->backend_data = NULL;
     o->shown = NULL;
     simba__list_remove(&o->link);
-    simba__zk_unwatch(&o->children);
-    simba__zk_unwatch(&o->of_note);
+    simba__zk_unwatch(o->op.store, &o->children);
+    simba__zk_unwatch(o->op.store, &o->of_note);
     simba__zk_op_end(&o->op);
 }
 
@@ -659,18 +619,4 @@ void simba__zk_observers_anew(zk_store *store)
 {
     for (simba__list_item *link = store->observers.first; link; link = link->next)
         SIMBA__OF_ITEM(link, zk_observer, link)->known = false;
-}
-
-/* There may be memory again. */
-void simba__zk_observe_again(simba_timer *timer, simba_local now)
-{
-    zk_store *store = (zk_store *)(void *)((char *)timer - offsetof(zk_store, observe));
-    (void)now;
-    for (simba__list_item *link = store->observers.first, *next; link; link = next) {
-        zk_observer *o = SIMBA__OF_ITEM(link, zk_observer, link);
-        next = link->next;
-        if (o->op.error)
-            look_again(o);
-    }
-    simba__zk_session_flush(&store->session);
 }

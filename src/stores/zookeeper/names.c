@@ -120,16 +120,6 @@ void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_
              (unsigned long long)(low & UINT64_C(0xffffffffffff)));
 }
 
-bool simba__zk_nonce_of(const char *child, unsigned sessions_over, uint64_t *ret_nonce)
-{
-    unsigned high, middle, low;
-    if (sscanf(child, "_c_%8x-%4x-%4x-", &high, &middle, &low) != 3) // NOLINT(cert-err34-c): digits that it has counted
-        return false;
-    const uint64_t salted = (uint64_t)high << 32 | (uint64_t)middle << 16 | low;
-    *ret_nonce = salted - simba__zk_salted(0, sessions_over);
-    return true;
-}
-
 /* The second half of this library's uuids is made from the id. */
 bool simba__zk_is_made_by_us(const char *child, const char *id)
 {
@@ -150,6 +140,8 @@ static const char *order_of(const char *name)
 
 int simba__zk_order(const char *a, const char *b)
 {
+    if (simba__zk_is_contender(a) != simba__zk_is_contender(b))
+        return simba__zk_is_contender(a) ? -1 : 1;
     const int order = strcmp(order_of(a), order_of(b));
     return order ? order : strcmp(a, b);
 }

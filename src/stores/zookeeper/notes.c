@@ -183,7 +183,7 @@ static void set_note(zk_noting *n, const zk_contender *c)
 {
     const simba_request *request = n->op.request;
     char data[ZK_STORED_NOTE_MAX];
-    char *child = simba__zk_child_path(n->mutex, c->latch.name);
+    char *child = simba__zk_child_path(n->mutex, c->name);
     const zk_stored_note stored = {request->token, request->note_number, request->note, request->note_size};
     const size_t length = simba__zk_stored_note_write(&stored, data);
     if (!child) {
@@ -200,8 +200,7 @@ static void set_note(zk_noting *n, const zk_contender *c)
 /* What happens to a request of somebody who does not hold the mutex under its token. */
 static void refuse(zk_op *op)
 {
-    const zk_contender *c = simba__zk_contender_find(op->store, op->request);
-    const bool revoked = c && c->latch.place == ZK_REVOKED && (uint64_t)c->latch.czxid == op->request->token;
+    const bool revoked = simba__zk_was_revoked(simba__zk_contender_find(op->store, op->request), op->request);
     simba__zk_finish(op, revoked ? SIMBA_REVOKED : SIMBA_NOT_MINE, NULL);
 }
 
@@ -222,15 +221,14 @@ static void write_step(zk_op *op)
         simba__zk_finish(op, SIMBA_REVOKED, NULL);
     } else if (n->written ||
                (holds && !n->missing && !n->tried && order == 0)) { /* or it was, and the answer was lost */
-        const simba_owner own = holds ? simba__zk_owner(c->id, c->latch.czxid, c->latch.ctime_ms) : (simba_owner){0};
-        simba__zk_finish(op, SIMBA_MINE, holds ? &own : NULL);
+        const simba_owner self = holds ? simba__zk_self(c) : (simba_owner){0};
+        simba__zk_finish(op, SIMBA_MINE, holds ? &self : NULL);
     } else if (!holds) {
         refuse(op);
     } else if (n->tried) {
         write_begin(op); /* the note is not the one that was read */
     } else if (n->missing && (n->refused || n->makings++ == MAKING_MAX)) {
-        simba__zk_fail(op, n->refused ? SIMBA_EPERM : SIMBA_ESTORE, "cannot make a node below %s: %s",
-                       op->store->options.notes, n->refused ? "no permission" : "it goes again each time");
+        simba__zk_fail_by(op, n->refused ? ZK_REFUSED : ZK_VANISHES);
         simba__zk_op_end(op);
     } else if (n->missing) {
         make_note(n);
@@ -328,16 +326,12 @@ static void forget_listed(zk_op *op, const zk_call *call, zk_result *result)
     zk_noting *n = of(op);
     (void)call;
     n->is_node = result->error == ZK_OK;
-    n->is_shared = n->led = false;
-    if (result->error && result->error != ZK_NO_NODE)
+    n->is_shared = result->count > result->contenders;
+    n->led = result->contenders > 0;
+    if (result->error != ZK_NO_NODE)
         simba__zk_op_note(op, result->error);
-    for (size_t i = 0; i < result->count; i++) {
-        const bool is_first = !n->led && simba__zk_is_contender(result->names[i]);
-        n->is_shared |= !simba__zk_is_contender(result->names[i]);
-        n->led |= is_first;
-        if (is_first)
-            simba__zk_call(op, owner_read, ZK_GET, n->mutex, result->names[i], false);
-    }
+    if (n->led)
+        simba__zk_call(op, owner_read, ZK_GET, n->mutex, result->names[0], false);
 }
 
 static void note_found(zk_op *op, const zk_call *call, zk_result *result)

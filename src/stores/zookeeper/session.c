@@ -113,10 +113,8 @@ void simba__zk_session_flush(zk_session *session)
     zk_store *store = session->store;
     if (session->link.state == SIMBA__LINK_CLOSED && !session->closing && store->ops.first)
         simba__link_open(&session->link);
-    if (!simba__zk_is_connected(session))
-        return;
-    simba__zk_list_children(store);
-    simba__link_flush(&session->link);
+    if (simba__zk_is_connected(session))
+        simba__link_flush(&session->link);
 }
 
 void simba__zk_session_doubt(zk_session *session, simba_local since)
@@ -331,11 +329,8 @@ static void on_bytes(simba__link *link, const char *data, size_t length)
     memmove(in->data, in->data + at, in->length);
     if (in->length == 0 && in->capacity > KEPT)
         simba__buffer_free(in);
-    if (!simba__zk_is_connected(session))
-        return;
-    simba__zk_begin_parked(session->store);
-    simba__zk_list_children(session->store);
-    /* The link sends what was put. */
+    if (simba__zk_is_connected(session))
+        simba__zk_begin_parked(session->store); /* the link sends what was put */
 }
 
 /* --- connections -------------------------------------------------------------------------------------------- */

@@ -222,10 +222,8 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
         rc = simba__tls_context_new(&options->files, err, &tls);
     if (rc < 0)
         return rc;
-    self->attend.fire = simba__zk_attend;
-    self->observe.fire = simba__zk_observe_again;
-    if (simba__zk_session_init(&self->session, self, tls) < 0 || host->timer_add(host, &self->attend) < 0 ||
-        host->timer_add(host, &self->observe) < 0)
+    self->timer.fire = simba__zk_begin_later;
+    if (simba__zk_session_init(&self->session, self, tls) < 0 || host->timer_add(host, &self->timer) < 0)
         return out_of_memory(err);
     return 0;
 }
@@ -233,8 +231,7 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
 static void zk_close(void *instance)
 {
     zk_store *self = instance;
-    self->host->timer_clear(self->host, &self->attend);
-    self->host->timer_clear(self->host, &self->observe);
+    self->host->timer_clear(self->host, &self->timer);
     simba__zk_ops_close(self);
     simba__zk_session_close(&self->session);
 }
@@ -244,9 +241,8 @@ static void zk_fini(void *instance)
     zk_store *self = instance;
     if (self->session.store)
         simba__zk_session_fini(&self->session);
-    simba__table_fini(&self->paths);
+    simba__table_fini(&self->watches);
     simba__table_fini(&self->contenders);
-    simba__table_fini(&self->mutexes);
     simba__zk_options_free(&self->options);
 }
 

@@ -262,6 +262,7 @@ static void take_names(reader *in, zk_result *result)
             return;
         }
         result->names[result->count++] = name;
+        result->contenders += simba__zk_is_contender(name);
     }
     if (count > 1)
         qsort(result->names, result->count, sizeof *result->names, compare);
@@ -389,5 +390,5 @@ void simba__zk_result_fini(zk_result *result)
 {
     simba__free(result->names);
     result->names = NULL;
-    result->count = 0;
+    result->count = result->contenders = 0;
 }

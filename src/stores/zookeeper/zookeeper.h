@@ -4,7 +4,7 @@
  * What is stored: mutex M is the node /simba/M, a container. Each contender is an ephemeral, numbered child of it, whose data is the
  * contender's id. The first child leads. The note of M is a persistent node in /simba-notes.
  *
- *   ACQUIRE      create a child and list the children; read and watch the child before. latch.c decides
+ *   ACQUIRE      create a child and list the children; read and watch the child before
  *   RELEASE      delete the child; find it first if the answer to its creation was lost
  *   RENEW        read the child
  *   READ, FORCE  sync, list, read the first child; FORCE also deletes it
@@ -18,9 +18,9 @@
  *
  *   wire.c      the protocol as bytes: pure      session.c   the connection, and the session that survives connections
  *   names.c     nodes, mutexes, uuids: pure      calls.c     procedures of several calls; watches
- *   liveness.c  what proves that it lives: pure  contend.c   ACQUIRE, RENEW, RELEASE: carries out what latch.c decides
- *   latch.c     what a contender does: pure      look.c      READ, FORCE_RELEASE, LIST, observers
- *   store.c     the URL and the table            notes.c     WRITE_NOTE, READ_NOTE, FORGET
+ *   liveness.c  what proves that it lives: pure  contend.c   ACQUIRE, RENEW, RELEASE
+ *   store.c     the URL and the table            look.c      READ, FORCE_RELEASE, LIST, observers
+ *                                                notes.c     WRITE_NOTE, READ_NOTE, FORGET
  */
 #ifndef SIMBA_STORES_ZOOKEEPER_H
 #define SIMBA_STORES_ZOOKEEPER_H
@@ -52,11 +52,9 @@ void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_
 /* The nonce of an incarnation after so many sessions of its client are over. A child of an earlier session may still be there until
  * the server ends that session: nobody may take it for a child of this session. */
 uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
-/* The nonce, without salt, of the incarnation that may have made this child. False: another library has made it. */
-bool simba__zk_nonce_of(const char *child, unsigned sessions_over, uint64_t *ret_nonce);
 /* Did a contender of this library make this child, whose data is `id`? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);
-/* Which of two children comes first? Like strcmp. */
+/* Which of two children comes first? Like strcmp. Contenders come in the order in which they lead, and other nodes after them. */
 int simba__zk_order(const char *a, const char *b);
 /* A time that a server has told, in ms since 1970; from 0 to the end of the year 9999, so that nothing overflows that is computed
  * from it. */
@@ -104,6 +102,9 @@ struct zk_request {
 enum {
     ZK_OK = 0,
     ZK_MALFORMED = 1, /* the answer does not fit the question */
+    ZK_NO_NUMBERS,    /* the server cannot number another child */
+    ZK_VANISHES,      /* a node goes each time that it is made */
+    ZK_REFUSED,       /* a node above it could not be made */
     ZK_TOO_MANY,      /* there are too many nodes to list */
     ZK_NO_MEMORY,
     ZK_INCONSISTENT = -2, /* a part of a transaction, of which another part failed */
@@ -142,9 +143,9 @@ typedef struct zk_result {
     char *text; /* the path that was made, or the data that was read; a zero byte follows */
     size_t length;
     zk_stat stat;
-    const char **names; /* of children, in the order of simba__zk_order; simba__zk_result_fini frees the array */
-    size_t count;
-    size_t failed; /* which part of a MULTI is the reason for `error` */
+    const char **names;       /* of children, in the order of simba__zk_order; simba__zk_result_fini frees the array */
+    size_t count, contenders; /* all of them; those that contend, which come first */
+    size_t failed;            /* which part of a MULTI is the reason for `error` */
 } zk_result;
 
 typedef struct zk_head {
@@ -181,103 +182,6 @@ bool simba__zk_read_event(char *message, size_t length, zk_event *ret_event);
 /* The answer to a request of this type; `last`: of the second part of a MULTI. */
 bool simba__zk_read_result(char *message, size_t length, zk_type type, zk_type last, zk_result *ret_result);
 void simba__zk_result_fini(zk_result *result);
-
-/* --- latch.c ------------------------------------------------------------------------------------------------ */
-
-/* Where the child of a contender is. */
-typedef enum zk_place {
-    ZK_NONE,    /* there is none */
-    ZK_MAKING,  /* it is being made */
-    ZK_UNSURE,  /* there may be one: its creation or its removal has no answer yet */
-    ZK_WAITS,   /* there is one */
-    ZK_LEADS,   /* there is one, and it is the first */
-    ZK_REVOKED, /* it was the first, and somebody took it away */
-} zk_place;
-
-/* What the look under way waits for. */
-typedef enum zk_stage {
-    ZK_RESTS,   /* there is none */
-    ZK_LISTS,   /* the children, and the answer to the creation before that */
-    ZK_READS,   /* the child, which is the first: its token */
-    ZK_STANDS,  /* the child before, and its watch */
-    ZK_TRIES,   /* the first child, and the removal of the own one, which does not lead */
-    ZK_REMOVES, /* the removal */
-} zk_stage;
-
-/* Calls to make, in this order. */
-enum {
-    ZK_CALL_SYNC = 1,
-    ZK_CALL_CONTAINERS = 2, /* make the node of the mutex */
-    ZK_CALL_CREATE = 4,     /* make the child */
-    ZK_CALL_LIST = 8,
-    ZK_CALL_OWN = 16,     /* read the child */
-    ZK_CALL_BEFORE = 32,  /* read and watch the child before */
-    ZK_CALL_FIRST = 64,   /* read the first child */
-    ZK_CALL_DELETE = 128, /* remove the child */
-};
-
-/* What to tell, once the calls are made. */
-typedef enum zk_tell {
-    ZK_TELL_NOTHING,
-    ZK_TELL_LEADS,   /* it leads: MINE, or RELEASED if nobody asks */
-    ZK_TELL_WAITS,   /* it stands in the queue */
-    ZK_TELL_LOST,    /* nobody was to wait, and another one leads; the child is gone */
-    ZK_TELL_FREED,   /* it had led, and is gone */
-    ZK_TELL_GONE,    /* it is gone, or there was none */
-    ZK_TELL_REVOKED, /* it leads no more */
-    ZK_TELL_REFUSED, /* it goes each time that it is made */
-    ZK_TELL_NO_NUMBERS,
-    ZK_TELL_FAILED, /* a call had an error that nobody expects */
-} zk_tell;
-
-typedef struct zk_move {
-    unsigned calls;
-    zk_tell tell;
-} zk_move;
-
-typedef struct zk_latch {
-    zk_place place;
-    zk_stage stage;
-    bool connected;
-    bool queue;      /* it is to wait if it does not lead */
-    bool leaving;    /* the child must go */
-    bool again;      /* something has happened since the look began */
-    bool asked;      /* somebody waits for what comes of it */
-    bool missing;    /* the mutex had no node */
-    bool refused;    /* the container could not be made */
-    bool vanished;   /* a child that was to be read is gone */
-    bool led;        /* REMOVES: it was the first */
-    bool full;       /* REMOVES: because no numbers are left */
-    bool stands;     /* WAITS: the child before is watched */
-    bool guarded;    /* LEADS: the own child is watched */
-    unsigned rounds; /* how many children it has made since somebody asked */
-    int error;       /* of the calls of the look */
-    char prefix[ZK_PREFIX_MAX],
-        name[ZK_NAME_MAX];   /* of the child; name: WAITS, LEADS, and UNSURE while it is removed */
-    int64_t czxid, ctime_ms; /* 0: not known */
-} zk_latch;
-
-/* The child of an incarnation. */
-void simba__zk_latch_init(zk_latch *l, uint64_t nonce, const char *id, unsigned sessions_over);
-/* Requests: lead, or wait if `queue`; remove the child. */
-zk_move simba__zk_latch_acquire(zk_latch *l, bool queue);
-zk_move simba__zk_latch_release(zk_latch *l);
-/* The connection is gone; there is one. */
-void simba__zk_latch_lose(zk_latch *l);
-zk_move simba__zk_latch_connect(zk_latch *l);
-/* A watch of the child before has fired; the own child is gone. */
-zk_move simba__zk_latch_before(zk_latch *l);
-zk_move simba__zk_latch_taken(zk_latch *l);
-
-/* Answers. Made under this name, which begins with the prefix; NULL: not made, because of this error. */
-void simba__zk_latch_made(zk_latch *l, const char *name, int64_t czxid, int64_t ctime_ms, int error);
-/* The children in order; `mine` is where the own one is, or the count. ZK_NO_NODE: the mutex has no node. */
-size_t simba__zk_latch_find(const zk_latch *l, const char *const *names, size_t count);
-zk_move simba__zk_latch_listed(zk_latch *l, const char *mine, bool is_first, int error);
-/* The other calls, one after the other; then go on. */
-void simba__zk_latch_own(zk_latch *l, int64_t czxid, int64_t ctime_ms, int error);
-void simba__zk_latch_read(zk_latch *l, unsigned call, int error);
-zk_move simba__zk_latch_go(zk_latch *l);
 
 /* --- the store ---------------------------------------------------------------------------------------------- */
 
@@ -358,7 +262,7 @@ void simba__zk_heed_clock(zk_store *store, int64_t ms);
 
 /* A procedure: calls that are in flight together form a step. After a break it begins again on the next connection. */
 typedef struct zk_kind {
-    void (*begin)(zk_op *op); /* there is a connection */
+    void (*begin)(zk_op *op); /* there is a connection; or it was to begin again later */
     void (*step)(zk_op *op);  /* all calls of the step are answered */
     void (*lost)(zk_op *op);  /* the connection is gone, and with it all calls in flight; may be NULL */
     void (*fini)(zk_op *op);  /* free its members; may be NULL */
@@ -366,8 +270,8 @@ typedef struct zk_kind {
 } zk_kind;
 
 struct zk_op {
-    simba__list_item item;   /* of all */
-    simba__list_item parked; /* waits for a connection, or for room on it */
+    simba__list_item item;  /* of all */
+    simba__list_item waits; /* to begin: in a list of the store */
     zk_store *store;
     const zk_kind *kind;
     simba_request *request; /* NULL: there is none, or it has been completed */
@@ -389,16 +293,24 @@ struct zk_call {
     char path[];
 };
 
-/* Somebody wants to hear of the next change of a node. A member of its owner. */
+/* Somebody wants to hear of the next change of a node, or of its children. A member of its owner. */
 typedef struct zk_watch zk_watch;
 struct zk_watch {
-    simba__list_item item; /* of its path; in no list: not set */
+    simba__node node;
+    char *path; /* NULL: not set */
+    bool of_children;
     void (*fired)(zk_watch *watch, int kind);
 };
 
 /* A new procedure of this size. NULL: out of memory, and the request has failed. Then: begin it, now or when there is a connection. */
 void *simba__zk_op_new(zk_store *store, const zk_kind *kind, size_t size, simba_request *request);
 void simba__zk_op_start(zk_op *op);
+/* Begin when there is a connection. */
+void simba__zk_op_park(zk_op *op);
+/* Begin again in a while. */
+void simba__zk_op_later(zk_op *op);
+/* Is there a connection, and has it begun on that? */
+bool simba__zk_op_runs(const zk_op *op);
 /* Go on if all calls of the step are answered. */
 void simba__zk_op_go(zk_op *op);
 /* Nothing is left to do: free it, now or when its calls are answered. */
@@ -427,13 +339,14 @@ void simba__zk_call_agree(zk_op *op);
 
 /* The answer of this call has set the watch. */
 void simba__zk_watch(zk_op *op, zk_watch *watch, const zk_call *call);
-void simba__zk_unwatch(zk_watch *watch);
+void simba__zk_unwatch(zk_store *store, zk_watch *watch);
 void simba__zk_fire(zk_store *store, const zk_event *event);
 
 /* The session has news. */
 void simba__zk_answer(zk_call *call, zk_result *result);
 /* There is a connection: begin as many procedures as there is room for. */
 void simba__zk_begin_parked(zk_store *store);
+void simba__zk_begin_later(simba_timer *timer, simba_local now);
 void simba__zk_disconnected(zk_store *store);
 void simba__zk_unavailable(zk_store *store, int code, const char *why);
 void simba__zk_over(zk_store *store);
@@ -447,33 +360,54 @@ const char *simba__zk_child_of(const zk_call *call);
 
 /* --- contend.c ---------------------------------------------------------------------------------------------- */
 
-/* A contender: a latch, and what is around it. It stays in the table until its child is known to be gone. */
+/* Where the child of a contender is. */
+typedef enum zk_place {
+    ZK_NONE,    /* there is none */
+    ZK_UNSURE,  /* there may be one: its creation or its removal has no answer yet */
+    ZK_WAITS,   /* there is one */
+    ZK_LEADS,   /* there is one, and it is the first */
+    ZK_REVOKED, /* it was the first, and somebody took it away */
+} zk_place;
+
+/* What the look under way waits for. */
+typedef enum zk_stage {
+    ZK_RESTS,   /* there is none */
+    ZK_LISTS,   /* the children */
+    ZK_STANDS,  /* the token, and the child before with its watch, if these are wanted */
+    ZK_REMOVES, /* the removal of the child */
+} zk_stage;
+
+/* A contender. It stays in the table until its child is known to be gone. */
 typedef struct zk_contender {
     zk_op op; /* first */
     simba__node node;
-    simba__list_item listing; /* it waits for a list of the children */
-    simba__list_item later;   /* it is to be attended to */
-    simba_local later_at;
+    bool in_table;
     uint64_t nonce;
     char *mutex, *id;
-    struct zk_mutex *at;
-    zk_latch latch;
-    zk_watch before, own;
-    char *first; /* the leader, whose id the contender does not know yet; NULL: it does */
-    simba_owner owner;
-    bool in_table;
+    char *path; /* of the node of the mutex */
+    zk_place place;
+    zk_stage stage;
+    bool queue;      /* it is to wait if it does not lead */
+    bool leaving;    /* the child must go */
+    bool again;      /* there is a reason for another look */
+    bool is_first;   /* the child was the first in the latest list, and nobody else has removed it since */
+    bool refused;    /* the node of the mutex could not be made */
+    unsigned rounds; /* how many children it has tried to make since somebody asked */
+    char prefix[ZK_PREFIX_MAX], name[ZK_NAME_MAX]; /* of the child; name: WAITS, LEADS, and while it is removed */
+    int64_t czxid, ctime_ms;                       /* 0: not known */
+    simba_owner owner;                             /* who leads, for the answer */
+    zk_watch before, own;                          /* WAITS: the child before; LEADS: the own one */
 } zk_contender;
 
 void simba__zk_acquire(zk_store *store, simba_request *request);
 void simba__zk_renew(zk_store *store, simba_request *request);
 void simba__zk_release(zk_store *store, simba_request *request);
-/* Ask for the lists that contenders wait for. */
-void simba__zk_list_children(zk_store *store);
 zk_contender *simba__zk_contender_find(zk_store *store, const simba_request *request);
-/* Does it hold the mutex under the token of the request? */
+/* Does it hold the mutex under the token of the request? Did it, until somebody took it away? NULL: no. */
 bool simba__zk_holds(const zk_contender *c, const simba_request *request);
+bool simba__zk_was_revoked(const zk_contender *c, const simba_request *request);
+simba_owner simba__zk_self(const zk_contender *c);
 void simba__zk_contenders_drop(zk_store *store);
-void simba__zk_attend(simba_timer *timer, simba_local now);
 
 /* --- look.c, notes.c ---------------------------------------------------------------------------------------- */
 
@@ -481,7 +415,6 @@ void simba__zk_look(zk_store *store, simba_request *request);
 void simba__zk_list(zk_store *store, simba_request *request);
 int simba__zk_observe(zk_store *store, simba_watch *shown);
 void simba__zk_unobserve(simba_watch *shown);
-void simba__zk_observe_again(simba_timer *timer, simba_local now);
 void simba__zk_observers_anew(zk_store *store);
 
 void simba__zk_forget(zk_store *store, simba_request *request);
@@ -509,14 +442,12 @@ struct zk_store {
     simba_host *host;
     zk_options options;
     zk_session session;
-    simba__list ops, parked;
-    simba__table paths;      /* that are watched */
+    simba__list ops;
+    simba__list parked, later, due; /* procedures that wait to begin: for a connection; for the timer; for room */
+    simba_timer timer;
+    simba__table watches;    /* by path */
     simba__table contenders; /* by nonce */
-    simba__table mutexes;    /* by path */
-    simba__list unlisted;    /* mutexes whose children somebody wants to see */
-    simba__list later;       /* contenders to attend to, in the order of their times */
     simba__list observers;
-    simba_timer attend, observe;
 };
 
 extern const simba_backend simba__backend_zookeeper;
