@@ -55,7 +55,7 @@ static void begin(check *c)
 {
     const pid_t parent = getpid();
     signal(SIGCHLD, SIG_DFL); /* who started us may have ignored its children; here their ends matter */
-    char **environment = child_environment(c->globals, &(child_lease){.mutex = c->mutex});
+    char **environment = child_environment(c->globals, &(child_facts){.mutex = c->mutex});
     c->pid = environment != NULL ? _Fork() : -1; /* see supervisor.c */
     if (c->pid == 0)
         become_check(c, parent, environment);

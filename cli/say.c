@@ -318,3 +318,37 @@ int journal_open(const char *command, const cli_globals *globals, simba_client_o
         options->log_level = SIMBA_LOG_EVENT;
     return CLI_GO;
 }
+
+/* --- waiting ------------------------------------------------------------------------------------------ */
+
+waiting_words waiting_words_for(const char *command, const char *mutex, const cli_globals *globals)
+{
+    const bool at_terminal = globals->verbose == 0 && isatty(STDERR_FILENO) == 1;
+    return (waiting_words){.command = command, .mutex = mutex, .at_terminal = at_terminal};
+}
+
+void waiting_report(waiting_words *words, const simba_owner *owner, int64_t left_ms)
+{
+    const bool known = owner->token == words->reported.token && strcmp(owner->id, words->reported.id) == 0;
+    if (!words->at_terminal || simba_owner_is_none(owner) || known)
+        return;
+    words->reported = *owner;
+    char rest[64] = "";
+    if (left_ms > 0 && left_ms <= SIMBA_LEASE_MAX_MS)
+        snprintf(rest, sizeof rest, " for another %.1f s unless renewed", (double)left_ms / 1e3);
+    cli_inform(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
+}
+
+void outage_look(outage_words *words, const simba_lease *lease)
+{
+    if (lease->held_for_ms <= 0 || lease->overdue == words->reported)
+        return;
+    words->reported = lease->overdue;
+    if (lease->overdue) {
+        cli_show_warnings(true); /* the reason, if the library knows one */
+        cli_warn(words->command, "the lease of %s cannot be renewed; %s in %.1f s unless the store answers.",
+                 words->mutex, words->consequence, (double)lease->held_for_ms / 1e3);
+    } else if (!words->verbose) {
+        cli_inform(words->command, "the lease of %s was renewed.", words->mutex);
+    }
+}

@@ -218,7 +218,7 @@ void hold_acquire(hold *h, const char *mutex, int64_t wait_ms, const hold_id *id
     }
     held *m = calloc(1, sizeof *m);
     options.id = h->globals->id;
-    options.timing.stop_margin_ms = child_margin_ms(&h->times);
+    options.timing.stop_margin_ms = h->times.margin_ms;
     error.code = m == NULL ? SIMBA_ENOMEM : simba_locker_new(h->client, mutex, &options, &error, &m->locker);
     if (error.code < 0) {
         hold_say_error(h, id, mutex, error.code, "%s", m == NULL ? "out of memory" : error.text);
@@ -481,11 +481,8 @@ static int open_and_serve(hold *h)
     if (code == CLI_GO && pipe2(h->done, O_CLOEXEC | O_NONBLOCK) < 0)
         code = cli_fail(COMMAND, CLI_SYSTEM, "no pipe could be made: %s.", strerror(errno));
     if (code == CLI_GO)
-        code = child_times_choose(COMMAND, h->client, h->grace_ms, &h->times);
-    if (code == CLI_GO) {
-        child_times_await(h->client, h->mutex != NULL ? h->mutex : COMMAND, &h->signals, -1, &asking);
-        code = child_times_choose(COMMAND, h->client, h->grace_ms, &h->times);
-    }
+        code = child_times_await(COMMAND, h->client, h->grace_ms, h->mutex != NULL ? h->mutex : COMMAND, &h->signals,
+                                 -1, &h->times, &asking);
     if (code == CLI_GO)
         code = serve(h);
     code = cli_close(h->client, code);
