@@ -170,6 +170,8 @@ void cli_show_warnings(bool show);
 /* Show the warnings that were not shown, on standard error. */
 void cli_take_warnings(void);
 
+/* Does an option or the environment name the store? */
+bool cli_names_store(const cli_globals *globals);
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. Hides a
  * password on the command line. Returns CLI_GO, or an exit code after a message. free() it. */
 int cli_url(const char *command, cli_globals *globals, char **ret_url);

@@ -20,7 +20,7 @@
 
 static char *opened_url;
 
-static bool is_named(const cli_globals *globals)
+bool cli_names_store(const cli_globals *globals)
 {
     const char *variable = getenv("SIMBA_URL");
     return globals->url != NULL || (variable != NULL && variable[0] != '\0');
@@ -30,9 +30,11 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
 {
     const char *path = NULL;
     *ret_url = NULL;
-    const int code = config_apply(command, globals);
-    if (code != CLI_GO)
-        return code;
+    if (!globals->configured && (globals->config != NULL || !cli_names_store(globals))) {
+        const int code = config_apply(command, globals);
+        if (code != CLI_GO)
+            return code;
+    }
     const char *secret = globals->password;
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     if (url == NULL || url[0] == '\0')
@@ -145,7 +147,7 @@ int cli_open_shared(const char *command, cli_globals *globals, simba_client **re
         return cli_close(*ret_client, CLI_CONFIG);
     }
     /* Whoever named the store has chosen it. */
-    if (settings.reach == SIMBA_REACH_HOST && !is_named(globals) && globals->verbose == 0 &&
+    if (settings.reach == SIMBA_REACH_HOST && !cli_names_store(globals) && globals->verbose == 0 &&
         isatty(STDERR_FILENO) == 1) {
         char users[CLI_USERS_MAX];
         cli_users(simba_client_url(*ret_client), users, sizeof users);

@@ -245,7 +245,8 @@ static void take(void *user, const simba_log_record *record)
             (void)!write(journal.events, event, (size_t)length);
         return;
     }
-    refusal_note(record);
+    if (strcmp(record->event, "store-failed") == 0)
+        refusal_note(record);
     pthread_mutex_lock(&journal.lock);
     /* A command that keeps warnings back does so because their causes may pass. This one will not. */
     const bool forgets = strcmp(record->event, "store-forgets") == 0;

@@ -63,6 +63,12 @@ void say_write(const char *line)
     (void)line;
 }
 
+/* In place of open.c: no file of the fuzzer names another store than an option does. */
+bool cli_names_store(const cli_globals *globals)
+{
+    return globals->url != NULL;
+}
+
 /* --- config ---------------------------------------------------------------------------------------------------- */
 
 /* A file in memory, whose path stays the same. */
