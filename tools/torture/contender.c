@@ -34,7 +34,7 @@ typedef struct process {
     int number;
     unsigned life;
     int64_t epoch_ns;
-    bool tells_owners;
+    bool reports_owners;
     pthread_mutex_t lock; /* callbacks come on other threads */
     post posts[TORTURE_MUTEXES_MAX];
     unsigned count;
@@ -208,7 +208,7 @@ static int make_contenders(process *p, char **mutexes, const char *id, simba_err
         options.id = id;
         options.on_acquired = on_acquired;
         options.on_released = on_released;
-        options.on_changed = p->tells_owners ? on_changed : NULL;
+        options.on_changed = p->reports_owners ? on_changed : NULL;
         options.user = at;
         code = simba_contender_new(p->client, mutexes[i], &options, error, &at->contender);
     }
@@ -225,7 +225,7 @@ int cmd_torture_contender(cli_globals *globals, int argc, char **argv)
         {"number", 0, CLI_NUMBER, "N", "Which contender it is", &number},
         {"life", 0, CLI_NUMBER, "N", "How often it was started before", &life},
         {"epoch", 0, CLI_NUMBER, "NS", "When the run began", &epoch_ns},
-        {"tell-owners", 0, CLI_FLAG, NULL, "Report whom it takes for the leader, too", &p.tells_owners},
+        {"report-owners", 0, CLI_FLAG, NULL, "Report whom it takes for the leader, too", &p.reports_owners},
     };
     const cli_syntax syntax = {
         .command = COMMAND,

@@ -68,7 +68,7 @@ static void record(torture_contenders *contenders, const torture_event *event)
         char line[TORTURE_LINE_MAX];
         fwrite(line, 1, torture_event_write(event, line), contenders->options->history);
     }
-    if (contenders->options->tell_events)
+    if (contenders->options->report_events)
         say(contenders->options->command, event);
     track(contenders, event);
 }
@@ -120,8 +120,8 @@ static int start_node(torture_contenders *contenders, int number)
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         for (size_t k = 0; k < 2 && pairs[i][1] != NULL; k++)
             argv[count++] = (char *)pairs[i][k];
-    if (options->tell_owners)
-        argv[count++] = "--tell-owners";
+    if (options->report_owners)
+        argv[count++] = "--report-owners";
     if (options->flag != NULL)
         argv[count++] = (char *)options->flag;
     for (unsigned i = 0; i < options->setup.mutexes; i++)

@@ -279,7 +279,7 @@ int cmd_torture(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "the URL of the store is missing");
     options.command = COMMAND;
     options.globals = globals;
-    options.tell_events = globals->verbose > 0;
+    options.report_events = globals->verbose > 0;
     options.flag = globals->verbose > 1 ? "-v" : NULL;
     options.url = url;
     options.duration_ms = args.duration_ms;
