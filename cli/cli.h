@@ -125,12 +125,12 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
 void cli_print_options(const cli_option *options, size_t count);
 void cli_print_global_options(unsigned takes);
 
-/* Print one line on standard error, "simba tck: …", see say.h: a failure, a warning, or information. `command` may
+/* Print one line on standard error, "simba tck: …", see log.h: a failure, a warning, or information. `command` may
  * be NULL. */
-void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_warn(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void cli_inform(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Print a failure like cli_say, and return this exit code. */
+void cli_info(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Print a failure like cli_error, and return this exit code. */
 int cli_fail(const char *command, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Print one sentence on standard error, "simba tck: …", and return CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "say.h"
+#include "log.h"
 #include "secret.h"
 
 #define FILE_MAX 65536
@@ -201,7 +201,7 @@ static int apply(cli_globals *globals, bool exposed)
 {
     size_t store = STORES;
     const setting *format = &config.log_format;
-    if (globals->log_format == NULL && format->value != NULL && !say_set_format(format->value))
+    if (globals->log_format == NULL && format->value != NULL && !log_set_format(format->value))
         return complain(format->line, "\"%s\" is none of text, journal and json", format->value);
     if (is_disabled(&config.enabled))
         return complain(config.enabled.line, "simba.enabled is false");

@@ -186,7 +186,7 @@ static struct {
     address to;
     readiness when;
     bool ready;       /* was told */
-    char said[600];   /* the sentence that was told */
+    char status[600]; /* the sentence that was told */
     int64_t alive_us; /* of the watchdog; 0: there is none */
     int64_t alive_ns; /* when it was told */
     int64_t lease_end_ns;
@@ -286,15 +286,15 @@ static void check_period(const health_view *view)
 
 static void notify_tell(const health_view *view)
 {
-    char words[sizeof notify.said + 16] = "STATUS=";
+    char words[sizeof notify.status + 16] = "STATUS=";
     char *sentence = words + strlen(words);
     const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
     check_period(view);
     if (ready && !notify.ready)
         notify.ready = send_words("READY=1");
-    make_sentence(view, sentence, sizeof notify.said);
-    if (strcmp(sentence, notify.said) != 0 && send_words(words))
-        strcpy(notify.said, sentence);
+    make_sentence(view, sentence, sizeof notify.status);
+    if (strcmp(sentence, notify.status) != 0 && send_words(words))
+        strcpy(notify.status, sentence);
     const int64_t now_ns = clock_boot_ns();
     if (notify.alive_us > 0 && shows_life(view, now_ns) && send_words("WATCHDOG=1"))
         notify.alive_ns = now_ns;

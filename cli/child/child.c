@@ -346,32 +346,32 @@ void child_explain(const child_plan *plan, const child_end *end, simba_reason re
     switch (end->why) {
     case CHILD_ENDED:
         if (end->immortal)
-            cli_say(command, "the command has ended, but something that it left behind could not be killed.");
+            cli_error(command, "the command has ended, but something that it left behind could not be killed.");
         else if (end->left)
-            cli_say(command, "the command left processes behind; they were ended %s.", how);
+            cli_error(command, "the command left processes behind; they were ended %s.", how);
         else if (reason != SIMBA_REASON_NONE)
-            cli_say(command, "leadership of %s ended before the command did (%s).", plan->mutex,
-                    simba_reason_name(reason));
+            cli_error(command, "leadership of %s ended before the command did (%s).", plan->mutex,
+                      simba_reason_name(reason));
         else if (number != 0 && number != end->passed_on)
-            cli_say(command, "the command was ended by signal %d (%s).", number, strsignal(number));
+            cli_error(command, "the command was ended by signal %d (%s).", number, strsignal(number));
         break;
     case CHILD_NO_EXEC:
-        cli_say(command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+        cli_error(command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
         break;
     case CHILD_LOST:
-        cli_say(command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
-                reason != SIMBA_REASON_NONE ? simba_reason_name(reason) : "the lease was over", how);
+        cli_error(command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
+                  reason != SIMBA_REASON_NONE ? simba_reason_name(reason) : "the lease was over", how);
         break;
     case CHILD_HOLD_LIMIT:
-        cli_say(command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
-                plan->mutex, plan->times.max_hold_ms, how);
+        cli_error(command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
+                  plan->mutex, plan->times.max_hold_ms, how);
         break;
     case CHILD_TOO_LATE:
-        cli_say(command, "leadership of %s ended while this process was not running; the command was killed.",
-                plan->mutex);
+        cli_error(command, "leadership of %s ended while this process was not running; the command was killed.",
+                  plan->mutex);
         break;
     case CHILD_UNSUPERVISED:
-        cli_say(command, "the supervisor of the command was killed, and so the command was too.");
+        cli_error(command, "the supervisor of the command was killed, and so the command was too.");
         break;
     }
 }

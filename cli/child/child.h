@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "cli.h"
-#include "say.h"
+#include "log.h"
 #include "signals.h"
 
 /* --- how much of a lease is for stopping ---------------------------------------------------------- */

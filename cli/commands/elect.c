@@ -70,7 +70,7 @@ static int write_status(const char *path, const char *text)
     return -error;
 }
 
-static void tell_status(elect *e)
+static void update_status(elect *e)
 {
     char line[128] = "follower\n";
     if (e->status_file == NULL)
@@ -81,7 +81,7 @@ static void tell_status(elect *e)
                  e->end_ns % 1000000000 / 10000000);
     const int code = write_status(e->status_file, line);
     if (code < 0)
-        cli_say(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
+        cli_error(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
     e->written_ns = e->end_ns;
 }
 
@@ -108,7 +108,7 @@ static void look(void *user, simba_lease *ret_lease)
     if (e->service.leads)
         outage_look(&e->service.outage, ret_lease);
     if (e->service.leads && e->end_ns > e->written_ns + TICK_MS * MS)
-        tell_status(e);
+        update_status(e);
 }
 
 /* --- commands --------------------------------------------------------------------------------------- */
@@ -169,12 +169,12 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.holder.write_note = write_note;
     }
     if (child_run(&plan, &end) < 0) {
-        cli_say(COMMAND, "no process could be started for \"%s\".", script);
+        cli_error(COMMAND, "no process could be started for \"%s\".", script);
         return false;
     }
     child_explain(&plan, &end, check_look(&s->check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
     if (end.why == CHILD_ENDED && end.code != 0 && WIFEXITED(end.status))
-        cli_say(COMMAND, "\"%s\" exited with %d.", script, end.code);
+        cli_error(COMMAND, "\"%s\" exited with %d.", script, end.code);
     if (end.ending != 0)
         s->exit_code = CLI_OK;
     return end.why == CHILD_ENDED && end.code == 0 && end.note_code == CLI_GO;
@@ -182,7 +182,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
 
 /* --- printing --------------------------------------------------------------------------------------- */
 
-static void tell(const elect *e, const char *event, uint64_t token, const char *reason)
+static void print_event(const elect *e, const char *event, uint64_t token, const char *reason)
 {
     if (e->json) {
         json_writer j = {.to = stdout};
@@ -208,12 +208,12 @@ static void on_acquired(service *s, uint64_t token)
     simba_lease lease = SIMBA_LEASE_INIT;
     e->written_ns = 0;
     look(e, &lease);
-    tell(e, "acquired", token, NULL);
+    print_event(e, "acquired", token, NULL);
     if (e->on_acquired == NULL || run_hook(e, e->on_acquired, token, NULL) || s->exit_code != CLI_GO)
         return;
     /* A leader whose command has failed keeps others from doing the work, so it steps down for as long as a lease lasts. */
     if (!e->keep_leading && check_look(&s->check) && simba_contender_is_owner(s->contender)) {
-        cli_say(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
+        cli_error(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
         s->resume_ns = clock_boot_ns() + s->times.lease_ms * MS;
         simba_contender_stop(s->contender); /* on_released follows when this callback has returned */
     }
@@ -222,8 +222,8 @@ static void on_acquired(service *s, uint64_t token)
 static void on_released(service *s, uint64_t token, simba_reason reason)
 {
     elect *e = of(s);
-    tell_status(e); /* before anything that takes time */
-    tell(e, "released", token, simba_reason_name(reason));
+    update_status(e); /* before anything that takes time */
+    print_event(e, "released", token, simba_reason_name(reason));
     if (e->on_released != NULL)
         run_hook(e, e->on_released, token, simba_reason_name(reason));
 }

@@ -110,7 +110,7 @@ static int explain_not_acquired(const run *r, int code)
     if (code == SIMBA_ETOOSOON) {
         /* This is normal on all machines but one: cron would mail it. */
         if (isatty(STDERR_FILENO) == 1 || r->globals->verbose > 0)
-            cli_inform(COMMAND, "not run: %s.", r->error.text);
+            cli_info(COMMAND, "not run: %s.", r->error.text);
         return r->busy_code;
     }
     if (code == SIMBA_ESTATE) /* what is recorded in the note forbids it */
@@ -118,9 +118,9 @@ static int explain_not_acquired(const run *r, int code)
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &r->error);
     if (r->wait_ms > 0)
-        cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", r->wait_ms, r->error.text);
+        cli_error(COMMAND, "not obtained within %" PRId64 " ms: %s.", r->wait_ms, r->error.text);
     else
-        cli_say(COMMAND, "not obtained: %s.", r->error.text);
+        cli_error(COMMAND, "not obtained: %s.", r->error.text);
     return r->busy_code;
 }
 
@@ -200,11 +200,11 @@ static int run_held(run *r)
         /* Who has lost the mutex may record nothing: the run counts as cut short, and the explanation says why. */
         const int recorded = simba_locker_once_end(r->locker, code, &error);
         if (recorded < 0 && recorded != SIMBA_ELOST && recorded != SIMBA_ESTATE)
-            cli_say(COMMAND, "the store has no record of how the command ended: %s.", error.text);
+            cli_error(COMMAND, "the store has no record of how the command ended: %s.", error.text);
     }
     const int released = simba_locker_release(r->locker, &error);
     if (released < 0 && released != SIMBA_ELOST)
-        cli_say(COMMAND, "%s; it becomes free when its lease ends.", error.text);
+        cli_error(COMMAND, "%s; it becomes free when its lease ends.", error.text);
     if (started < 0)
         return cli_fail(COMMAND, CLI_SYSTEM, "no process could be started: %s.", strerror(-started));
     child_explain(&plan, &end, released == SIMBA_ELOST ? simba_locker_reason(r->locker) : SIMBA_REASON_NONE);

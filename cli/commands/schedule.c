@@ -88,7 +88,7 @@ static void work(simba_run *run, void *user)
         if (end.why == CHILD_NO_EXEC)
             s->exit_code = end.code;
         else if (end.why == CHILD_ENDED && end.code != 0 && WIFEXITED(end.status))
-            cli_say(COMMAND, "the command exited with %d.", end.code);
+            cli_error(COMMAND, "the command exited with %d.", end.code);
         if (end.ending != 0)
             s->exit_code = CLI_OK;
     }

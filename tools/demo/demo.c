@@ -54,7 +54,7 @@ static int make_store(demo *d)
     char url[32 + 3 * sizeof path] = "sqlite://";
     snprintf(d->dir, sizeof d->dir, "%s/simba-demo-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (mkdtemp(d->dir) == NULL) {
-        cli_say(COMMAND, "no directory for the store could be made in %s: %s.", d->dir, strerror(errno));
+        cli_error(COMMAND, "no directory for the store could be made in %s: %s.", d->dir, strerror(errno));
         d->dir[0] = '\0';
         return CLI_FAILED;
     }

@@ -53,12 +53,12 @@ static void track(torture_contenders *contenders, const torture_event *event)
     }
 }
 
-static void say(const char *command, const torture_event *event)
+static void print_event(const char *command, const torture_event *event)
 {
     if (event->contender == TORTURE_EVERYBODY || event->kind == TORTURE_HOLDS)
         return;
-    cli_inform(command, "%.3f s: contender %d: %s%s%s", (double)event->at_ns / 1e9, event->contender,
-               torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
+    cli_info(command, "%.3f s: contender %d: %s%s%s", (double)event->at_ns / 1e9, event->contender,
+             torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
 }
 
 static void record(torture_contenders *contenders, const torture_event *event)
@@ -69,7 +69,7 @@ static void record(torture_contenders *contenders, const torture_event *event)
         fwrite(line, 1, torture_event_write(event, line), contenders->options->history);
     }
     if (contenders->options->report_events)
-        say(contenders->options->command, event);
+        print_event(contenders->options->command, event);
     track(contenders, event);
 }
 

@@ -27,7 +27,7 @@ typedef struct arguments {
 
 /* --- the verdict -------------------------------------------------------------------------------------- */
 
-static int tell(const arguments *args, const torture_report *report)
+static int print_report(const arguments *args, const torture_report *report)
 {
     int code = report->verdict->kept ? CLI_OK : CLI_FAILED;
     if (args->json) {
@@ -48,13 +48,13 @@ static int tell(const arguments *args, const torture_report *report)
     return code;
 }
 
-static int judge_and_tell(const arguments *args, torture_history *history, torture_report *report)
+static int judge_and_report(const arguments *args, torture_history *history, torture_report *report)
 {
     static torture_verdict verdict;
     torture_judge(report->setup, history, &verdict);
     report->history = history;
     report->verdict = &verdict;
-    const int code = tell(args, report);
+    const int code = print_report(args, report);
     torture_verdict_free(&verdict);
     torture_history_free(history);
     return code;
@@ -129,7 +129,7 @@ static int judge_file(const arguments *args)
     const bool good = read_history(in, &setup, &history, &line, flaw);
     fclose(in);
     if (good)
-        return judge_and_tell(args, &history, &report);
+        return judge_and_report(args, &history, &report);
     torture_history_free(&history);
     return cli_fail(COMMAND, CLI_USAGE, "line %zu of %s is not a line of a history: %s.", line, args->judge, flaw);
 }
@@ -179,8 +179,8 @@ static int run_and_judge(const arguments *args, cli_globals *globals, torture_op
     if (options->history != NULL)
         fwrite(line, 1, torture_setup_write(&options->setup, line), options->history);
     if (!args->quiet && isatty(STDERR_FILENO) == 1)
-        cli_inform(COMMAND, "for %g s, with seed %llu; Ctrl-C ends it earlier.", (double)args->duration_ms / 1e3,
-                   (unsigned long long)args->seed);
+        cli_info(COMMAND, "for %g s, with seed %llu; Ctrl-C ends it earlier.", (double)args->duration_ms / 1e3,
+                 (unsigned long long)args->seed);
     code = torture_run(options, &outcome);
     torture_store_forget(globals, options);
     if (code != CLI_GO) {
@@ -191,7 +191,7 @@ static int run_and_judge(const arguments *args, cli_globals *globals, torture_op
     if (url != NULL)
         secret_strip(url);
     report.url = url;
-    code = judge_and_tell(args, &outcome.history, &report);
+    code = judge_and_report(args, &outcome.history, &report);
     free(url);
     return outcome.interrupted != 0 ? CLI_SIGNAL + outcome.interrupted : code;
 }
