@@ -44,9 +44,9 @@ static void become_check(const check *c, pid_t parent, char *const *environment)
 static void judge(check *c, bool good, const char *why)
 {
     if (!good && (c->good || !c->done))
-        cli_say(c->command, "the check failed: it %s.", why);
+        cli_error(c->command, "the check failed: it %s.", why);
     else if (good && c->done && !c->good)
-        cli_inform(c->command, "the check succeeds again.");
+        cli_info(c->command, "the check succeeds again.");
     c->done = true;
     c->good = good;
 }
@@ -55,7 +55,7 @@ static void begin(check *c)
 {
     const pid_t parent = getpid();
     signal(SIGCHLD, SIG_DFL); /* who started us may have ignored its children; here their ends matter */
-    char **environment = child_environment(c->globals, &(child_lease){.mutex = c->mutex});
+    char **environment = child_environment(c->globals, &(child_facts){.mutex = c->mutex});
     c->pid = environment != NULL ? _Fork() : -1; /* see supervisor.c */
     if (c->pid == 0)
         become_check(c, parent, environment);

@@ -125,12 +125,12 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
 void cli_print_options(const cli_option *options, size_t count);
 void cli_print_global_options(unsigned takes);
 
-/* Print one line on standard error, "simba tck: …", see say.h: a failure, a warning, or information. `command` may
+/* Print one line on standard error, "simba tck: …", see log.h: a failure, a warning, or information. `command` may
  * be NULL. */
-void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_warn(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void cli_inform(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Print a failure like cli_say, and return this exit code. */
+void cli_info(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Print a failure like cli_error, and return this exit code. */
 int cli_fail(const char *command, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Print one sentence on standard error, "simba tck: …", and return CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -170,6 +170,8 @@ void cli_show_warnings(bool show);
 /* Show the warnings that were not shown, on standard error. */
 void cli_take_warnings(void);
 
+/* Does an option or the environment name the store? */
+bool cli_names_store(const cli_globals *globals);
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. Hides a
  * password on the command line. Returns CLI_GO, or an exit code after a message. free() it. */
 int cli_url(const char *command, cli_globals *globals, char **ret_url);

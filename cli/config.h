@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
-/* Fill in the settings that no option has set. Later calls do nothing. Returns CLI_GO, or an exit code after a message that
- * names file and line. */
+/* Fill in the settings that no option has set. Once. Returns CLI_GO, or an exit code after a message that names file and
+ * line. */
 int config_apply(const char *command, cli_globals *globals);
 
 #endif

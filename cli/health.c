@@ -125,8 +125,6 @@ static void leave_to_parent(void)
 
 static int listen_at(const char *command, const char *where)
 {
-    if (where == NULL)
-        return CLI_GO;
     if (!address_parse(where, &listens_at) || address_port(&listens_at) == 0)
         return cli_usage_error(
             command,
@@ -155,27 +153,17 @@ static void stop_listening(void)
         unlink(address_path(&listens_at));
 }
 
-int health_fd(void)
-{
-    return http_fd(&http);
-}
-
 #else
 
 static int listen_at(const char *command, const char *where)
 {
-    return where == NULL ? CLI_GO
-                         : cli_fail(command, CLI_CONFIG,
-                                    "this simba was built without libmicrohttpd, which it needs for --status-listen.");
+    (void)where;
+    return cli_fail(command, CLI_CONFIG,
+                    "this simba was built without libmicrohttpd, which it needs for --status-listen.");
 }
 
 static void stop_listening(void)
 {
-}
-
-int health_fd(void)
-{
-    return -1;
 }
 
 #endif
@@ -198,7 +186,7 @@ static struct {
     address to;
     readiness when;
     bool ready;       /* was told */
-    char said[600];   /* the sentence that was told */
+    char status[600]; /* the sentence that was told */
     int64_t alive_us; /* of the watchdog; 0: there is none */
     int64_t alive_ns; /* when it was told */
     int64_t lease_end_ns;
@@ -207,35 +195,17 @@ static struct {
     const char *command;
 } notify = {.socket = -1};
 
-static bool parse_when(const char *when, readiness *ret_when)
+static int notify_open(const char *command, const char *when)
 {
     static const char *const names[] = {
         [READY_CONTENDING] = "contending", [READY_LEADING] = "leading", [READY_CHILD] = "child"};
-    for (size_t i = 0; when != NULL && i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(when, names[i]) == 0) {
-            *ret_when = (readiness)i;
-            return true;
-        }
-    }
-    return when == NULL;
-}
-
-/* WATCHDOG_PID says for which process it is; without it, for the one that was started. */
-static int64_t watchdog_us(void)
-{
+    const char *path = getenv("NOTIFY_SOCKET");
     const char *usec = getenv("WATCHDOG_USEC");
     const char *pid = getenv("WATCHDOG_PID");
-    const long long value = usec != NULL ? strtoll(usec, NULL, 10) : 0;
-    if (value <= 0 || (pid != NULL && strtol(pid, NULL, 10) != getpid()))
-        return 0;
-    return value;
-}
-
-static int notify_open(const char *command, const char *when)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    readiness wanted = READY_CONTENDING;
-    if (!parse_when(when, &wanted))
+    unsigned wanted = READY_CONTENDING;
+    while (when != NULL && wanted < sizeof names / sizeof names[0] && strcmp(when, names[wanted]) != 0)
+        wanted++;
+    if (wanted == sizeof names / sizeof names[0])
         return cli_usage_error(command, "--notify wants contending, leading or child, not \"%s\"", when);
     if (path == NULL || path[0] == '\0' || wanted == READY_CHILD)
         return CLI_GO;
@@ -244,9 +214,11 @@ static int notify_open(const char *command, const char *when)
     notify.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (notify.socket < 0)
         return cli_fail(command, CLI_SYSTEM, "no socket could be made to notify systemd: %s.", strerror(errno));
-    notify.when = wanted;
-    notify.alive_us = watchdog_us();
+    notify.when = (readiness)wanted;
     notify.command = command;
+    /* WATCHDOG_PID is the process that is watched; without it, the one that was started. */
+    if (usec != NULL && (pid == NULL || strtol(pid, NULL, 10) == getpid()))
+        notify.alive_us = max64(0, strtoll(usec, NULL, 10));
     return CLI_GO;
 }
 
@@ -260,27 +232,6 @@ static bool send_words(const char *words)
         notify.warned = true;
     }
     return done >= 0;
-}
-
-static void notify_close(void)
-{
-    if (notify.socket < 0)
-        return;
-    send_words("STOPPING=1");
-    close(notify.socket);
-    notify.socket = -1;
-}
-
-static int notify_pause_ms(void)
-{
-    if (notify.socket < 0)
-        return -1;
-    if (notify.when == READY_CONTENDING && !notify.ready)
-        return UNREADY_MS;
-    if (notify.alive_us == 0)
-        return -1;
-    const int64_t ms = notify.alive_us / 4000;
-    return ms < 1 ? 1 : ms < 60000 ? (int)ms : 60000;
 }
 
 static void make_sentence(const health_view *view, char *sentence, size_t size)
@@ -335,15 +286,15 @@ static void check_period(const health_view *view)
 
 static void notify_tell(const health_view *view)
 {
-    char words[sizeof notify.said + 16] = "STATUS=";
+    char words[sizeof notify.status + 16] = "STATUS=";
     char *sentence = words + strlen(words);
     const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
     check_period(view);
     if (ready && !notify.ready)
         notify.ready = send_words("READY=1");
-    make_sentence(view, sentence, sizeof notify.said);
-    if (strcmp(sentence, notify.said) != 0 && send_words(words))
-        strcpy(notify.said, sentence);
+    make_sentence(view, sentence, sizeof notify.status);
+    if (strcmp(sentence, notify.status) != 0 && send_words(words))
+        strcpy(notify.status, sentence);
     const int64_t now_ns = clock_boot_ns();
     if (notify.alive_us > 0 && shows_life(view, now_ns) && send_words("WATCHDOG=1"))
         notify.alive_ns = now_ns;
@@ -353,11 +304,13 @@ static void notify_tell(const health_view *view)
 
 int health_open(const char *command, const cli_globals *globals, health_look_fn look_fn, void *user)
 {
-    health.look = look_fn;
-    health.user = user;
-    int code = listen_at(command, globals->status_listen);
+    int code = globals->status_listen != NULL ? listen_at(command, globals->status_listen) : CLI_GO;
     if (code == CLI_GO)
         code = notify_open(command, globals->notify);
+    if (globals->status_listen != NULL || notify.socket >= 0) {
+        health.look = look_fn;
+        health.user = user;
+    }
     if (code != CLI_GO)
         health_close();
     return code;
@@ -365,21 +318,42 @@ int health_open(const char *command, const cli_globals *globals, health_look_fn 
 
 void health_close(void)
 {
+    if (health.look == NULL)
+        return;
     stop_listening();
-    notify_close();
+    if (notify.socket >= 0) {
+        send_words("STOPPING=1");
+        close(notify.socket);
+        notify.socket = -1;
+    }
     health.look = NULL;
+}
+
+int health_fd(void)
+{
+#ifdef SIMBA_CLI_WITH_HTTP
+    if (health.look != NULL)
+        return http_fd(&http);
+#endif
+    return -1;
 }
 
 int health_pause_ms(int ms)
 {
-    int most_ms[] = {notify_pause_ms(), -1};
+    int most_ms = -1;
+    if (health.look == NULL)
+        return ms;
 #ifdef SIMBA_CLI_WITH_HTTP
-    most_ms[1] = http_pause_ms(&http);
+    most_ms = http_pause_ms(&http);
 #endif
-    for (size_t i = 0; i < 2; i++)
-        if (most_ms[i] >= 0 && (ms < 0 || ms > most_ms[i]))
-            ms = most_ms[i];
-    return ms;
+    int64_t notify_ms = INT64_MAX;
+    if (notify.socket >= 0 && notify.when == READY_CONTENDING && !notify.ready)
+        notify_ms = UNREADY_MS;
+    else if (notify.socket >= 0 && notify.alive_us > 0)
+        notify_ms = max64(1, min64(notify.alive_us / 4000, 60000));
+    if (notify_ms < INT64_MAX && (most_ms < 0 || most_ms > notify_ms))
+        most_ms = (int)notify_ms;
+    return most_ms >= 0 && (ms < 0 || ms > most_ms) ? most_ms : ms;
 }
 
 void health_run(void)
@@ -394,13 +368,4 @@ void health_run(void)
         look(&view);
         notify_tell(&view);
     }
-}
-
-bool health_is_variable(const cli_globals *globals, const char *variable)
-{
-    static const char *const names[] = {"NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID="};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(variable, names[i], strlen(names[i])) == 0)
-            return globals->notify == NULL || strcmp(globals->notify, "child") != 0;
-    return false;
 }

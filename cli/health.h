@@ -43,7 +43,4 @@ int health_pause_ms(int ms);
 /* Call it once in every iteration of the loop. */
 void health_run(void);
 
-/* Does systemd use this variable to talk to the process that it has started, and not to that process's commands? */
-bool health_is_variable(const cli_globals *globals, const char *variable);
-
 #endif

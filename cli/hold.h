@@ -91,7 +91,7 @@ struct hold {
 /* Print one line: {"event":…,"id":…,"mutex":…, then what the caller adds. Without an id or a mutex that member is missing. */
 json_writer hold_begin_line(hold *h, const char *event, const hold_id *id, const char *mutex);
 void hold_end_line(hold *h, json_writer *j);
-void hold_say_error(hold *h, const hold_id *id, const char *mutex, int code, const char *format, ...)
+void hold_print_error(hold *h, const hold_id *id, const char *mutex, int code, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* NULL: it is neither held nor asked for. */

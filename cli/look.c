@@ -27,7 +27,7 @@ void *cli_alloc(size_t size)
 {
     void *memory = calloc(1, size);
     if (memory == NULL) {
-        cli_say(NULL, "out of memory.");
+        cli_error(NULL, "out of memory.");
         exit(CLI_SYSTEM);
     }
     return memory;

@@ -13,14 +13,14 @@
 
 #include "cli.h"
 #include "config.h"
-#include "say.h"
+#include "log.h"
 #include "secret.h"
 
 #define LABEL_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 static char *opened_url;
 
-static bool is_named(const cli_globals *globals)
+bool cli_names_store(const cli_globals *globals)
 {
     const char *variable = getenv("SIMBA_URL");
     return globals->url != NULL || (variable != NULL && variable[0] != '\0');
@@ -30,9 +30,11 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
 {
     const char *path = NULL;
     *ret_url = NULL;
-    const int code = config_apply(command, globals);
-    if (code != CLI_GO)
-        return code;
+    if (!globals->configured && (globals->config != NULL || !cli_names_store(globals))) {
+        const int code = config_apply(command, globals);
+        if (code != CLI_GO)
+            return code;
+    }
     const char *secret = globals->password;
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     if (url == NULL || url[0] == '\0')
@@ -94,7 +96,7 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
     if (code == CLI_GO && globals->only_looks)
         code = refuse_missing(command, url);
     if (code == CLI_GO)
-        code = journal_open(command, globals, &options);
+        code = log_open(command, globals, &options);
     if (code != CLI_GO) {
         free(url);
         return code;
@@ -140,16 +142,16 @@ int cli_open_shared(const char *command, cli_globals *globals, simba_client **re
     if (code != CLI_GO || simba_client_settings(*ret_client, &settings) < 0)
         return code;
     if (settings.reach == SIMBA_REACH_PROCESS) {
-        cli_say(command, "%s is seen by this process only, so it would keep out nobody; sqlite:// covers this host.",
-                simba_client_url(*ret_client));
+        cli_error(command, "%s is seen by this process only, so it would keep out nobody; sqlite:// covers this host.",
+                  simba_client_url(*ret_client));
         return cli_close(*ret_client, CLI_CONFIG);
     }
     /* Whoever named the store has chosen it. */
-    if (settings.reach == SIMBA_REACH_HOST && !is_named(globals) && globals->verbose == 0 &&
+    if (settings.reach == SIMBA_REACH_HOST && !cli_names_store(globals) && globals->verbose == 0 &&
         isatty(STDERR_FILENO) == 1) {
         char users[CLI_USERS_MAX];
         cli_users(simba_client_url(*ret_client), users, sizeof users);
-        cli_inform(command, "no store was named; this one covers %s only: %s.", users, simba_client_url(*ret_client));
+        cli_info(command, "no store was named; this one covers %s only: %s.", users, simba_client_url(*ret_client));
     }
     return code;
 }
@@ -206,7 +208,7 @@ FILE *cli_open_file(const char *command, const char *path, const char *mode)
 {
     FILE *file = fopen(path, mode);
     if (file == NULL)
-        cli_say(command, "%s cannot be %s: %s.", path, mode[0] == 'r' ? "read" : "written", strerror(errno));
+        cli_error(command, "%s cannot be %s: %s.", path, mode[0] == 'r' ? "read" : "written", strerror(errno));
     return file;
 }
 
@@ -215,7 +217,7 @@ bool cli_close_file(const char *command, FILE *file, const char *path)
     const bool failed = ferror(file) != 0;
     if (fclose(file) == 0 && !failed)
         return true;
-    cli_say(command, "%s cannot be written: %s.", path, strerror(errno));
+    cli_error(command, "%s cannot be written: %s.", path, strerror(errno));
     return false;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "say.h"
+#include "log.h"
 #include "util/escape.h"
 #include "util/guess.h"
 
@@ -353,7 +353,7 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
     code = refuse_unused(syntax, all);
     if (code != CLI_GO)
         return code;
-    if (!say_set_format(globals->log_format))
+    if (!log_set_format(globals->log_format))
         return cli_usage_error(syntax->command, "--log-format is text, journal or json, not \"%s\"",
                                globals->log_format);
     /* A variable of a script that was never set: the default would be another store than was meant. */

@@ -54,8 +54,6 @@ bool refusal_may_pass(int code)
 
 void refusal_note(const simba_log_record *record)
 {
-    if (strcmp(record->event, "store-failed") != 0)
-        return;
     const char *request = field(record, "request");
     const int code = code_named(field(record, "error"));
     const bool contends = strcmp(request, "acquire") == 0 || strcmp(request, "renew") == 0;

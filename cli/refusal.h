@@ -11,7 +11,7 @@
 /* May an error go away if the same is asked again? */
 bool refusal_may_pass(int code);
 
-/* Every record of the library's log comes here, on any thread. */
+/* Every record "store-failed" of the library's log comes here, on any thread. */
 void refusal_note(const simba_log_record *record);
 
 /* Does the store refuse this client's requests to contend, as far as is known? `ret_refusal` says why. */

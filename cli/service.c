@@ -12,8 +12,8 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
     service *s = user;
     (void)contender;
     s->leads = true;
-    s->waiting.told = (simba_owner){.token = 0};
-    s->outage.said = false;
+    s->waiting.reported = (simba_owner){.token = 0};
+    s->outage.reported = false;
     s->type->acquired(s, state->after.token);
 }
 
@@ -27,9 +27,8 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 
 /* --- whichever contends -------------------------------------------------------------------------- */
 
-void service_lease(void *user, simba_lease *ret_lease)
+void service_lease(service *s, simba_lease *ret_lease)
 {
-    service *s = user;
     if (s->scheduler != NULL)
         simba_scheduler_lease(s->scheduler, ret_lease);
     else
@@ -66,8 +65,8 @@ static void look_whether_it_leads(service *s)
         return;
     s->leads = !s->leads;
     if (s->leads) {
-        s->waiting.told = (simba_owner){.token = 0};
-        s->outage.said = false;
+        s->waiting.reported = (simba_owner){.token = 0};
+        s->outage.reported = false;
     }
 }
 
@@ -122,9 +121,9 @@ static void listen_once(service *s)
         return;
     look_whether_it_leads(s);
     if (ready == 0 && !s->leads && s->scheduler == NULL && simba_contender_owner(s->contender, &owner) == 0)
-        waiting_say(&s->waiting, &owner, simba_contender_owner_left_ms(s->contender));
+        waiting_report(&s->waiting, &owner, simba_contender_owner_left_ms(s->contender));
     else if (ready == 0 && !s->leads && s->scheduler != NULL && simba_scheduler_owner(s->scheduler, &owner) == 0)
-        waiting_say(&s->waiting, &owner, simba_scheduler_owner_left_ms(s->scheduler));
+        waiting_report(&s->waiting, &owner, simba_scheduler_owner_left_ms(s->scheduler));
     if (fds[0].revents != 0)
         simba_client_dispatch(s->client);
     look_whether_it_leads(s);
@@ -151,9 +150,12 @@ static int contend(service *s)
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     simba_error error = {0, ""};
     s->waiting = waiting_words_for(s->type->command, s->mutex, s->globals);
-    s->outage = outage_words_for(s->type->command, s->mutex, s->type->consequence, s->globals);
+    s->outage = (outage_words){.command = s->type->command,
+                               .mutex = s->mutex,
+                               .consequence = s->type->consequence,
+                               .verbose = s->globals->verbose > 0};
     options.id = s->globals->id;
-    options.timing.stop_margin_ms = child_margin_ms(&s->times);
+    options.timing.stop_margin_ms = s->times.margin_ms;
     options.on_acquired = on_acquired;
     options.on_released = on_released;
     options.user = s;
@@ -209,30 +211,11 @@ int service_run(service *s)
     }
     code = signals_open(command, &s->signals);
     if (code == CLI_GO)
-        code = child_times_choose(command, s->client, s->grace_ms, &s->times);
-    if (code == CLI_GO) {
-        child_times_await(s->client, s->mutex, &s->signals, -1, &asking);
-        code = child_times_choose(command, s->client, s->grace_ms, &s->times);
-    }
+        code = child_times_await(command, s->client, s->grace_ms, s->mutex, &s->signals, -1, &s->times, &asking);
     if (code == CLI_GO)
         code = contend(s);
     health_close();
     code = cli_close(s->client, code);
     simba_observer_free(asking);
     return code;
-}
-
-static int read_note(void *holder, simba_error *err, simba_note *ret_note)
-{
-    return simba_contender_note(holder, err, ret_note);
-}
-
-static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
-{
-    return simba_contender_note_set(holder, bytes, length, err);
-}
-
-child_note_holder service_note_holder(service *s)
-{
-    return (child_note_holder){s->type->command, read_note, write_note, s->contender};
 }

@@ -50,10 +50,7 @@ struct service {
 /* Open the store, contend, and go on until `exit_code` is set. Returns the exit code. */
 int service_run(service *s);
 
-/* The contender as reader and writer of the note. */
-child_note_holder service_note_holder(service *s);
-
-/* The lease of the contender or scheduler, for child_plan; it is over when the check fails. */
-void service_lease(void *user, simba_lease *ret_lease);
+/* The lease of the contender or scheduler; it is over when the check fails. */
+void service_lease(service *s, simba_lease *ret_lease);
 
 #endif

@@ -406,8 +406,9 @@ foreach(_name IN ITEMS net register client churn)
     set_target_properties(torture_${_name} PROPERTIES
         OUTPUT_NAME ${_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/torture")
 endforeach()
-target_sources(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/tools/torture/history.c") # the lines of a history
-target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/tools")
+simba_glob(_sources tools/torture/history.c src/net/json.c src/util/escape.c) # the lines of a history
+target_sources(torture_client PRIVATE ${_sources})
+target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tools")
 if(TARGET simba AND SIMBA_WITH_REDIS AND NOT SIMBA_SANITIZE MATCHES "thread" AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(torture redis COMMAND "${PROJECT_SOURCE_DIR}/tests/torture/quick" "${PROJECT_BINARY_DIR}")
 endif()

@@ -15,11 +15,9 @@ enum { PART_URL, PART_MUTEX, PART_ID, PART_NONCE, PART_TOKEN, PARTS };
 
 /* --- the supervisor's side ----------------------------------------------------------------------------- */
 
-void give_back_prepare(const char *url, const char *mutex, int code, const simba_grant *grant, give_back *ret_what)
+void give_back_prepare(const char *url, const char *mutex, const simba_grant *grant, give_back *ret_what)
 {
     ret_what->length = 0;
-    if (code < 0)
-        return;
     /* Each part ends with a zero byte, which none of them can contain. */
     const int length = snprintf(ret_what->text, sizeof ret_what->text, "%s%c%s%c%s%c%" PRIu64 "%c%" PRIu64 "%c",
                                 url != NULL ? url : "", 0, mutex, 0, grant->id, 0, grant->nonce, 0, grant->token, 0);
@@ -42,20 +40,6 @@ void give_back_exec(const give_back *what)
 
 /* --- the command -------------------------------------------------------------------------------------- */
 
-static bool read_parts(char *text, size_t size, const char *parts[PARTS])
-{
-    const size_t length = fread(text, 1, size, stdin);
-    const char *at = text;
-    for (size_t i = 0; i < PARTS; i++) {
-        const char *end = memchr(at, '\0', length - (size_t)(at - text));
-        if (end == NULL)
-            return false;
-        parts[i] = at;
-        at = end + 1;
-    }
-    return at == text + length;
-}
-
 int cmd_give_back(cli_globals *globals, int argc, char **argv)
 {
     char text[sizeof((give_back *)NULL)->text];
@@ -68,7 +52,14 @@ int cmd_give_back(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if (!read_parts(text, sizeof text, parts))
+    const size_t length = fread(text, 1, sizeof text, stdin);
+    const char *at = text;
+    for (size_t i = 0; i < PARTS && at != NULL; i++) {
+        parts[i] = at;
+        at = memchr(at, '\0', length - (size_t)(at - text));
+        at = at != NULL ? at + 1 : NULL;
+    }
+    if (at != text + length)
         return cli_usage_error(COMMAND, "standard input does not name a grant");
     simba_grant grant = {.nonce = strtoull(parts[PART_NONCE], NULL, 10),
                          .token = strtoull(parts[PART_TOKEN], NULL, 10)};

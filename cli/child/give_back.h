@@ -8,12 +8,12 @@
 #include <simba.h>
 
 typedef struct give_back {
-    size_t length; /* 0: the store cannot do it, and the lease must end by itself */
+    size_t length; /* 0: nothing is given back, and the lease must end by itself */
     char text[8192];
 } give_back;
 
-/* `url` as it was opened, NULL for the library's default. `code` is the result of asking for the grant. */
-void give_back_prepare(const char *url, const char *mutex, int code, const simba_grant *grant, give_back *ret_what);
+/* `url` as it was opened, NULL for the library's default. */
+void give_back_prepare(const char *url, const char *mutex, const simba_grant *grant, give_back *ret_what);
 
 /* Become that command. Signals stay blocked, so that a signal to the supervisor does not end it; it takes a few seconds at
  * most. May be called between fork and exec. Returns only if it fails. */

@@ -70,7 +70,7 @@ static int write_status(const char *path, const char *text)
     return -error;
 }
 
-static void tell_status(elect *e)
+static void update_status(elect *e)
 {
     char line[128] = "follower\n";
     if (e->status_file == NULL)
@@ -81,7 +81,7 @@ static void tell_status(elect *e)
                  e->end_ns % 1000000000 / 10000000);
     const int code = write_status(e->status_file, line);
     if (code < 0)
-        cli_say(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
+        cli_error(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
     e->written_ns = e->end_ns;
 }
 
@@ -108,7 +108,7 @@ static void look(void *user, simba_lease *ret_lease)
     if (e->service.leads)
         outage_look(&e->service.outage, ret_lease);
     if (e->service.leads && e->end_ns > e->written_ns + TICK_MS * MS)
-        tell_status(e);
+        update_status(e);
 }
 
 /* --- commands --------------------------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static void look_while_releasing(void *user, simba_lease *ret_lease)
 {
     const elect *e = user;
     simba_contender_lease(e->service.contender, ret_lease);
-    ret_lease->held_for_ms = ret_lease->left_ms - child_margin_ms(&e->service.times);
+    ret_lease->held_for_ms = ret_lease->left_ms - e->service.times.margin_ms;
 }
 
 /* The rest of a lease that was lost. */
@@ -129,64 +129,60 @@ static void rest_of_lease(void *user, simba_lease *ret_lease)
     ret_lease->held_for_ms = ret_lease->left_ms - e->service.times.lead_ms;
 }
 
+static int read_note(void *user, simba_error *err, simba_note *ret_note)
+{
+    const elect *e = user;
+    return simba_contender_note(e->service.contender, err, ret_note);
+}
+
+static int write_note(void *user, const void *bytes, size_t length, simba_error *err)
+{
+    const elect *e = user;
+    return simba_contender_note_set(e->service.contender, bytes, length, err);
+}
+
 /* Returns whether it ended by itself, and well. */
 static bool run_hook(elect *e, const char *script, uint64_t token, const char *reason)
 {
+    service *s = &e->service;
     char *argv[] = {"sh", "-c", (char *)script, NULL};
-    const bool leased = simba_contender_held_for_ms(e->service.contender) > 0;
+    simba_lease now = SIMBA_LEASE_INIT;
+    child_end end;
     child_plan plan = {
         .command = COMMAND,
-        .mutex = e->service.mutex,
+        .mutex = s->mutex,
         .argv = argv,
-        .times = e->service.times,
-        .signals = &e->service.signals,
-        .client = e->service.client,
+        .globals = s->globals,
+        .times = s->times,
+        .signals = &s->signals,
+        .client = s->client,
+        .holder = {.handle = e, .lease = s->leads ? look : look_while_releasing},
+        .facts = {.mutex = s->mutex, .token = token, .id = simba_contender_id(s->contender), .reason = reason},
         .keeps_terminal = true,
-        .lease = e->service.leads ? look : look_while_releasing,
-        .user = e,
     };
-    child_end end;
-    bool good = false;
-    if (!leased) {
+    if (simba_contender_held_for_ms(s->contender) <= 0) {
         plan.times.grace_ms = 0;
-        plan.lease = rest_of_lease;
+        plan.holder.lease = rest_of_lease;
+    } else if (simba_contender_lease(s->contender, &now) == 0 && !now.overdue) {
+        /* The command must end before the lease does, so it does not wait for a store that does not answer. */
+        plan.holder.read_note = read_note;
+        plan.holder.write_note = write_note;
     }
-    /* The command must end before the lease does, so it does not wait for a store that does not answer. */
-    simba_lease now = SIMBA_LEASE_INIT;
-    simba_contender_lease(e->service.contender, &now);
-    const bool notes = leased && !now.overdue;
-    const child_note_holder holder = service_note_holder(&e->service);
-    child_note note = {.file = -1};
-    if (notes)
-        child_note_open(&holder, &note);
-    const child_lease lease = {.mutex = e->service.mutex,
-                               .token = token,
-                               .id = simba_contender_id(e->service.contender),
-                               .reason = reason,
-                               .note = notes ? &note : NULL};
-    char **environment = child_environment(e->service.globals, &lease);
-    plan.envp = environment;
-    if (environment == NULL || child_run(&plan, &end) < 0) {
-        cli_say(COMMAND, "no process could be started for \"%s\".", script);
-    } else {
-        const int code =
-            child_explain(&plan, &end, check_look(&e->service.check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
-        good = end.why == CHILD_ENDED && code == 0;
-        if (end.why == CHILD_ENDED && code != 0 && WIFEXITED(end.status))
-            cli_say(COMMAND, "\"%s\" exited with %d.", script, code);
-        if (end.ending != 0)
-            e->service.exit_code = CLI_OK;
+    if (child_run(&plan, &end) < 0) {
+        cli_error(COMMAND, "no process could be started for \"%s\".", script);
+        return false;
     }
-    if (good)
-        good = child_note_keep(&note) == CLI_GO;
-    child_note_close(&note);
-    free((void *)environment);
-    return good;
+    child_explain(&plan, &end, check_look(&s->check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
+    if (end.why == CHILD_ENDED && end.code != 0 && WIFEXITED(end.status))
+        cli_error(COMMAND, "\"%s\" exited with %d.", script, end.code);
+    if (end.ending != 0)
+        s->exit_code = CLI_OK;
+    return end.why == CHILD_ENDED && end.code == 0 && end.note_code == CLI_GO;
 }
 
 /* --- printing --------------------------------------------------------------------------------------- */
 
-static void tell(const elect *e, const char *event, uint64_t token, const char *reason)
+static void print_event(const elect *e, const char *event, uint64_t token, const char *reason)
 {
     if (e->json) {
         json_writer j = {.to = stdout};
@@ -212,12 +208,12 @@ static void on_acquired(service *s, uint64_t token)
     simba_lease lease = SIMBA_LEASE_INIT;
     e->written_ns = 0;
     look(e, &lease);
-    tell(e, "acquired", token, NULL);
+    print_event(e, "acquired", token, NULL);
     if (e->on_acquired == NULL || run_hook(e, e->on_acquired, token, NULL) || s->exit_code != CLI_GO)
         return;
     /* A leader whose command has failed keeps others from doing the work, so it steps down for as long as a lease lasts. */
     if (!e->keep_leading && check_look(&s->check) && simba_contender_is_owner(s->contender)) {
-        cli_say(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
+        cli_error(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
         s->resume_ns = clock_boot_ns() + s->times.lease_ms * MS;
         simba_contender_stop(s->contender); /* on_released follows when this callback has returned */
     }
@@ -226,8 +222,8 @@ static void on_acquired(service *s, uint64_t token)
 static void on_released(service *s, uint64_t token, simba_reason reason)
 {
     elect *e = of(s);
-    tell_status(e); /* before anything that takes time */
-    tell(e, "released", token, simba_reason_name(reason));
+    update_status(e); /* before anything that takes time */
+    print_event(e, "released", token, simba_reason_name(reason));
     if (e->on_released != NULL)
         run_hook(e, e->on_released, token, simba_reason_name(reason));
 }

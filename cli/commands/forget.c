@@ -14,7 +14,7 @@ static int forget(simba_client *client, const char *mutex)
     simba_error error = {0, ""};
     error.code = simba_client_forget(client, mutex, &error);
     if (error.code < 0)
-        cli_say(COMMAND, "%s.", error.text);
+        cli_error(COMMAND, "%s.", error.text);
     return error.code == 0 ? CLI_OK : error.code == SIMBA_ESTATE ? CLI_BUSY : cli_exit_code(error.code);
 }
 
@@ -29,10 +29,10 @@ static int forget_all(simba_client *client, const look *found)
         removed += error.code == 0;
         if (error.code == 0 || error.code == SIMBA_ENOTFOUND)
             continue;
-        cli_say(COMMAND, "%s.", error.text);
+        cli_error(COMMAND, "%s.", error.text);
         worst = error.code == SIMBA_ESTATE ? CLI_BUSY : cli_exit_code(error.code);
     }
-    cli_inform(COMMAND, "%zu of %zu removed.", removed, found->count);
+    cli_info(COMMAND, "%zu of %zu removed.", removed, found->count);
     return worst;
 }
 

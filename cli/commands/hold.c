@@ -60,7 +60,7 @@ void hold_end_line(hold *h, json_writer *j)
     h->line_text = NULL;
 }
 
-void hold_say_error(hold *h, const hold_id *id, const char *mutex, int code, const char *format, ...)
+void hold_print_error(hold *h, const hold_id *id, const char *mutex, int code, const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -73,7 +73,7 @@ void hold_say_error(hold *h, const hold_id *id, const char *mutex, int code, con
     hold_end_line(h, &j);
 }
 
-static void say_grant(held *m, const char *event, const hold_id *id, int64_t valid_ms)
+static void print_grant(held *m, const char *event, const hold_id *id, int64_t valid_ms)
 {
     json_writer j = hold_begin_line(m->of, event, id, m->mutex);
     json_token(&j, "token", &m->token);
@@ -81,7 +81,7 @@ static void say_grant(held *m, const char *event, const hold_id *id, int64_t val
     hold_end_line(m->of, &j);
 }
 
-static void say_lost(held *m, const char *reason, int64_t left_ms)
+static void print_lost(held *m, const char *reason, int64_t left_ms)
 {
     m->lost = true;
     json_writer j = hold_begin_line(m->of, "lost", NULL, m->mutex);
@@ -133,7 +133,7 @@ static void end(hold *h, int code, const char *reason)
         if (m->token != 0 && !m->lost && m->work != HOLD_RELEASE)
             look(m, true);
         if (m->token != 0 && !m->lost && m->work != HOLD_RELEASE)
-            say_lost(m, reason, max64(0, min64(h->times.grace_ms, (m->end_ns - clock_boot_ns()) / MS)));
+            print_lost(m, reason, max64(0, min64(h->times.grace_ms, (m->end_ns - clock_boot_ns()) / MS)));
     }
 }
 
@@ -143,7 +143,7 @@ static int explain_not_acquired(const hold *h, const simba_error *error)
         return h->busy_code;
     if (error->code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, error);
-    cli_say(COMMAND, "not obtained: %s.", error->text);
+    cli_error(COMMAND, "not obtained: %s.", error->text);
     return h->busy_code;
 }
 
@@ -213,15 +213,15 @@ void hold_acquire(hold *h, const char *mutex, int64_t wait_ms, const hold_id *id
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_error error = {0, ""};
     if (h->ending) {
-        hold_say_error(h, id, mutex, SIMBA_ESTATE, "this process is about to end");
+        hold_print_error(h, id, mutex, SIMBA_ESTATE, "this process is about to end");
         return;
     }
     held *m = calloc(1, sizeof *m);
     options.id = h->globals->id;
-    options.timing.stop_margin_ms = child_margin_ms(&h->times);
+    options.timing.stop_margin_ms = h->times.margin_ms;
     error.code = m == NULL ? SIMBA_ENOMEM : simba_locker_new(h->client, mutex, &options, &error, &m->locker);
     if (error.code < 0) {
-        hold_say_error(h, id, mutex, error.code, "%s", m == NULL ? "out of memory" : error.text);
+        hold_print_error(h, id, mutex, error.code, "%s", m == NULL ? "out of memory" : error.text);
         if (h->mutex != NULL)
             end(h, cli_failure(COMMAND, &error), NULL);
         free(m);
@@ -236,7 +236,7 @@ void hold_acquire(hold *h, const char *mutex, int64_t wait_ms, const hold_id *id
     if (hold_begin_work(m, HOLD_ACQUIRE, id))
         return;
     forget(m);
-    hold_say_error(h, id, mutex, SIMBA_ESYSTEM, "no thread could be made to wait on");
+    hold_print_error(h, id, mutex, SIMBA_ESYSTEM, "no thread could be made to wait on");
     if (h->mutex != NULL)
         end(h, cli_fail(COMMAND, CLI_SYSTEM, "no thread could be made to wait on."), NULL);
 }
@@ -250,7 +250,7 @@ static void on_acquired(held *m)
     if (m->error.code == 0 && !m->leaves && lease.token != 0) {
         m->token = lease.token;
         m->end_ns = now_ns + min64(lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
-        say_grant(m, "acquired", &m->id, lease.held_for_ms);
+        print_grant(m, "acquired", &m->id, lease.held_for_ms);
         return;
     }
     if (m->error.code == 0 && m->leaves)
@@ -259,7 +259,7 @@ static void on_acquired(held *m)
         m->error = (simba_error){SIMBA_ELOST, "leadership ended before it could be told"};
     m->leaves = true;
     if (h->mutex != NULL) {
-        hold_say_error(h, &m->id, m->mutex, m->error.code, "%s", m->error.text);
+        hold_print_error(h, &m->id, m->mutex, m->error.code, "%s", m->error.text);
         end(h, h->ending ? 0 : explain_not_acquired(h, &m->error), NULL);
     }
 }
@@ -267,7 +267,7 @@ static void on_acquired(held *m)
 static void on_note(held *m)
 {
     if (m->error.code < 0) {
-        hold_say_error(m->of, &m->id, m->mutex, m->error.code, "%s", m->error.text);
+        hold_print_error(m->of, &m->id, m->mutex, m->error.code, "%s", m->error.text);
         return;
     }
     json_writer j = hold_begin_line(m->of, "note", &m->id, m->mutex);
@@ -281,9 +281,9 @@ static void on_given_back(held *m)
     const bool was_held = m->token != 0;
     const int code = m->error.code;
     if (!was_held && h->mutex == NULL)
-        hold_say_error(h, &m->id, m->mutex, code, "%s", m->error.text);
+        hold_print_error(h, &m->id, m->mutex, code, "%s", m->error.text);
     if (was_held && code == SIMBA_ELOST && !m->lost) {
-        say_lost(m, simba_reason_name(m->reason), 0);
+        print_lost(m, simba_reason_name(m->reason), 0);
         if (h->mutex != NULL)
             h->exit_code = CLI_LOST;
     }
@@ -291,9 +291,9 @@ static void on_given_back(held *m)
         json_writer j = hold_begin_line(h, "released", &m->leave_id, m->mutex);
         hold_end_line(h, &j);
     } else if (was_held && (m->asked || !m->lost)) {
-        hold_say_error(h, &m->leave_id, m->mutex, code, "%s", m->error.text);
+        hold_print_error(h, &m->leave_id, m->mutex, code, "%s", m->error.text);
         if (!m->lost)
-            cli_say(COMMAND, "%s; %s becomes free when its lease ends.", m->error.text, m->mutex);
+            cli_error(COMMAND, "%s; %s becomes free when its lease ends.", m->error.text, m->mutex);
     }
     const held was = *m;
     forget(m);
@@ -329,14 +329,14 @@ static int64_t look(held *m, bool unread)
     if (lease.token == m->token && lease.held_for_ms > 0) {
         const int64_t end_ns = now_ns + min64(lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
         if (m->of->renewals && !unread && end_ns > m->end_ns + RENEWED_BY_MS * MS)
-            say_grant(m, "renewed", NULL, lease.held_for_ms);
+            print_grant(m, "renewed", NULL, lease.held_for_ms);
         m->end_ns = max64(m->end_ns, end_ns);
         return lease.held_for_ms;
     }
     const simba_reason reason = simba_locker_reason(m->locker);
     const bool by_clock = reason != SIMBA_REASON_SUPERSEDED && reason != SIMBA_REASON_REVOKED;
-    say_lost(m, simba_reason_name(reason != SIMBA_REASON_NONE ? reason : SIMBA_REASON_EXPIRED),
-             by_clock ? max64(0, (m->end_ns - now_ns) / MS) : 0);
+    print_lost(m, simba_reason_name(reason != SIMBA_REASON_NONE ? reason : SIMBA_REASON_EXPIRED),
+               by_clock ? max64(0, (m->end_ns - now_ns) / MS) : 0);
     m->leaves = true;
     if (m->of->mutex != NULL)
         end(m->of, CLI_LOST, NULL);
@@ -442,7 +442,7 @@ static void listen_once(hold *h)
     h->nobody_reads = true;
     h->output_length = 0;
     if (!h->ending) {
-        cli_say(COMMAND, "nobody reads standard output%s, so all is given back.", stuck ? "" : " any more");
+        cli_error(COMMAND, "nobody reads standard output%s, so all is given back.", stuck ? "" : " any more");
         end(h, CLI_FAILED, NULL);
     }
 }
@@ -481,11 +481,8 @@ static int open_and_serve(hold *h)
     if (code == CLI_GO && pipe2(h->done, O_CLOEXEC | O_NONBLOCK) < 0)
         code = cli_fail(COMMAND, CLI_SYSTEM, "no pipe could be made: %s.", strerror(errno));
     if (code == CLI_GO)
-        code = child_times_choose(COMMAND, h->client, h->grace_ms, &h->times);
-    if (code == CLI_GO) {
-        child_times_await(h->client, h->mutex != NULL ? h->mutex : COMMAND, &h->signals, -1, &asking);
-        code = child_times_choose(COMMAND, h->client, h->grace_ms, &h->times);
-    }
+        code = child_times_await(COMMAND, h->client, h->grace_ms, h->mutex != NULL ? h->mutex : COMMAND, &h->signals,
+                                 -1, &h->times, &asking);
     if (code == CLI_GO)
         code = serve(h);
     code = cli_close(h->client, code);

@@ -31,17 +31,18 @@ static void acquire(hold *h, const request *r)
     held *m = hold_find(h, r->mutex);
     int64_t wait_ms = -1;
     if (wait.length > 0 && (!simba__json_int(wait, &wait_ms) || wait_ms < 0))
-        hold_say_error(h, &r->id, r->mutex, SIMBA_EINVAL, "\"wait_ms\" is a number of 0 or more, or missing for ever");
+        hold_print_error(h, &r->id, r->mutex, SIMBA_EINVAL,
+                         "\"wait_ms\" is a number of 0 or more, or missing for ever");
     else if (m != NULL && m->leaves && !m->again) {
         m->again = true;
         m->again_id = r->id;
         m->again_wait_ms = wait_ms;
     } else if (m != NULL)
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s already", r->mutex,
-                       m->token != 0 && !m->leaves ? "held" : "asked for");
+        hold_print_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s already", r->mutex,
+                         m->token != 0 && !m->leaves ? "held" : "asked for");
     else if (h->count >= HOLD_MUTEXES_MAX)
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "one process holds and asks for %d mutexes at most",
-                       HOLD_MUTEXES_MAX);
+        hold_print_error(h, &r->id, r->mutex, SIMBA_ESTATE, "one process holds and asks for %d mutexes at most",
+                         HOLD_MUTEXES_MAX);
     else
         hold_acquire(h, r->mutex, wait_ms, &r->id);
 }
@@ -51,11 +52,11 @@ static void release(hold *h, const request *r)
 {
     held *m = hold_find(h, r->mutex);
     if (m == NULL || (m->asked && !m->again)) {
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s", r->mutex,
-                       m != NULL ? "being given back" : "neither held nor asked for");
+        hold_print_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is %s", r->mutex,
+                         m != NULL ? "being given back" : "neither held nor asked for");
     } else if (m->again) {
         m->again = false;
-        hold_say_error(h, &m->again_id, r->mutex, SIMBA_ECANCELED, "the wait was cancelled");
+        hold_print_error(h, &m->again_id, r->mutex, SIMBA_ECANCELED, "the wait was cancelled");
         json_writer j = hold_begin_line(h, "released", &r->id, r->mutex);
         hold_end_line(h, &j);
     } else {
@@ -71,18 +72,18 @@ static void note(hold *h, const request *r)
     held *m = hold_find(h, r->mutex);
     char bytes[SIMBA_NOTE_MAX + 1] = "";
     if (text.length > 0 && !simba__json_text(text, bytes, sizeof bytes)) {
-        hold_say_error(h, &r->id, r->mutex, SIMBA_EINVAL, "\"note\" is a text of at most %d bytes, none of them zero",
-                       SIMBA_NOTE_MAX);
+        hold_print_error(h, &r->id, r->mutex, SIMBA_EINVAL, "\"note\" is a text of at most %d bytes, none of them zero",
+                         SIMBA_NOTE_MAX);
     } else if (m == NULL || m->token == 0 || m->leaves || m->lost) {
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is not held", r->mutex);
+        hold_print_error(h, &r->id, r->mutex, SIMBA_ESTATE, "%s is not held", r->mutex);
     } else if (m->work != HOLD_IDLE) {
-        hold_say_error(h, &r->id, r->mutex, SIMBA_ESTATE, "another request about the note of %s is not answered yet",
-                       r->mutex);
+        hold_print_error(h, &r->id, r->mutex, SIMBA_ESTATE, "another request about the note of %s is not answered yet",
+                         r->mutex);
     } else {
         m->note.length = strlen(bytes);
         memcpy(m->note.bytes, bytes, sizeof bytes);
         if (!hold_begin_work(m, text.length > 0 ? HOLD_WRITE_NOTE : HOLD_READ_NOTE, &r->id))
-            hold_say_error(h, &r->id, r->mutex, SIMBA_ESYSTEM, "no thread could be made to wait on");
+            hold_print_error(h, &r->id, r->mutex, SIMBA_ESYSTEM, "no thread could be made to wait on");
     }
 }
 
@@ -119,22 +120,23 @@ void hold_serve(hold *h, const char *line, size_t length)
     char what[32];
     const int shown = length < CULPRIT_MAX ? (int)length : CULPRIT_MAX;
     if (length == SIZE_MAX) {
-        hold_say_error(h, NULL, NULL, SIMBA_EINVAL, "a line has at most %d bytes; this one began with: %.*s",
-                       HOLD_LINE_MAX, shown, line);
+        hold_print_error(h, NULL, NULL, SIMBA_EINVAL, "a line has at most %d bytes; this one began with: %.*s",
+                         HOLD_LINE_MAX, shown, line);
         return;
     }
     if (!simba__json_read(line, length, &r.line) || r.line.at[0] != '{') {
-        hold_say_error(h, NULL, NULL, SIMBA_EINVAL, "no JSON object: %.*s", shown, line);
+        hold_print_error(h, NULL, NULL, SIMBA_EINVAL, "no JSON object: %.*s", shown, line);
         return;
     }
     if (!read_id(simba__json_get(r.line, "id"), &r.id)) {
-        hold_say_error(h, NULL, NULL, SIMBA_EINVAL, "\"id\" is a text or a number of at most %d bytes: %.*s",
-                       HOLD_ANSWER_ID_MAX, shown, line);
+        hold_print_error(h, NULL, NULL, SIMBA_EINVAL, "\"id\" is a text or a number of at most %d bytes: %.*s",
+                         HOLD_ANSWER_ID_MAX, shown, line);
         return;
     }
     simba__json_text(simba__json_get(r.line, "do"), what, sizeof what);
     if (!simba__json_text(simba__json_get(r.line, "mutex"), r.mutex, sizeof r.mutex) || r.mutex[0] == '\0') {
-        hold_say_error(h, &r.id, NULL, SIMBA_EINVAL, "\"mutex\" is missing, or longer than a name: %.*s", shown, line);
+        hold_print_error(h, &r.id, NULL, SIMBA_EINVAL, "\"mutex\" is missing, or longer than a name: %.*s", shown,
+                         line);
         return;
     }
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++) {
@@ -143,5 +145,6 @@ void hold_serve(hold *h, const char *line, size_t length)
             return;
         }
     }
-    hold_say_error(h, &r.id, r.mutex, SIMBA_EINVAL, "\"do\" is acquire, release, note or held_for: %.*s", shown, line);
+    hold_print_error(h, &r.id, r.mutex, SIMBA_EINVAL, "\"do\" is acquire, release, note or held_for: %.*s", shown,
+                     line);
 }

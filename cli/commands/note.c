@@ -74,7 +74,7 @@ static int write_held(simba_locker *locker, const char *bytes, size_t length)
     simba_error at_release = {0, ""};
     error.code = simba_locker_note_set(locker, bytes, length, &error);
     if (simba_locker_release(locker, &at_release) < 0 && error.code == 0)
-        cli_say(COMMAND, "the note is written, but %s; the mutex becomes free when its lease ends.", at_release.text);
+        cli_error(COMMAND, "the note is written, but %s; the mutex becomes free when its lease ends.", at_release.text);
     return error.code < 0 ? cli_failure(COMMAND, &error) : CLI_OK;
 }
 

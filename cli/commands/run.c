@@ -1,4 +1,4 @@
-/* `simba run`: runs a command while holding a mutex. */
+/* `simba run`: takes a mutex, runs a command, and gives the mutex back. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -19,8 +19,8 @@
 #define CANCEL_AGAIN_MS 10
 #define ONE_ANSWER_MS 4000 /* so long may a store take that is asked once */
 
-typedef struct run_options {
-    const cli_globals *globals;
+typedef struct run {
+    cli_globals *globals;
     const char *mutex;
     char **argv;
     int64_t wait_ms;  /* -1: for ever, 0: try once */
@@ -31,306 +31,257 @@ typedef struct run_options {
     int64_t min_hold_ms; /* 0: none */
     uint64_t slots;      /* 0: one at a time */
     int busy_code;       /* exit code for "not obtained" */
-} run_options;
 
-/* --- taking it ---------------------------------------------------------------------------------- */
-
-/* A thread of its own waits for the mutex, so that this one can listen to signals meanwhile. */
-typedef struct waiting {
     simba_client *client;
-    simba_locker *locker;
-    int64_t reserve_ms; /* of the lease, for stopping the command */
-    int64_t wait_ms;
+    simba_locker *locker; /* NULL: nobody knows yet whether the lease is long enough */
+    cli_signals signals;
+    child_times times;
     waiting_words words;
+    /* Of the thread that waits for the mutex. */
+    int64_t wait_left_ms;
     int done; /* eventfd */
     int code;
     simba_error error;
-} waiting;
+} run;
+
+/* --- taking it ---------------------------------------------------------------------------------- */
 
 static void *wait_for_mutex(void *arg)
 {
-    waiting *w = arg;
-    w->code = simba_locker_acquire(w->locker, w->wait_ms, &w->error);
-    eventfd_write(w->done, 1);
+    run *r = arg;
+    r->code = simba_locker_acquire(r->locker, r->wait_left_ms, &r->error);
+    eventfd_write(r->done, 1);
     return NULL;
 }
 
-/* Handles signals that come before the command is started. Returns the signal that ends us, or 0. */
-static int listen_while_waiting(const cli_signals *signals)
-{
-    int number;
-    while ((number = signals_read(signals)) != 0) {
-        if (signals_is_ending(number))
-            return number;
-        if (number == SIGTSTP)
-            kill(0, SIGSTOP);
-    }
-    return 0;
-}
-
-/* During a longer wait, report the owner and problems of the store. Before that, a failure is reported once, at the
- * end. Returns when to call again, in ms; -1: never. */
-static int say_what_for(waiting *w)
-{
-    simba_owner owner;
-    cli_show_warnings(true);
-    if (!w->words.at_terminal)
-        return -1;
-    if (simba_locker_owner(w->locker, &owner) == 0)
-        waiting_say(&w->words, &owner, simba_locker_owner_left_ms(w->locker));
-    return WAITING_AGAIN_MS;
-}
-
-/* Returns 0, the number of a signal that came first, or a negative code of the library with `w->error`. */
-static int acquire(waiting *w, const cli_signals *signals)
+/* A thread of its own waits for the mutex, so that this one can listen to signals meanwhile. Returns 0, the number of a
+ * signal that came first, or a negative code of the library with `error`. */
+static int acquire(run *r)
 {
     pthread_t thread;
     int ended_by = 0;
-    eventfd_t count;
-    w->done = eventfd(0, EFD_CLOEXEC);
-    if (w->done < 0 || pthread_create(&thread, NULL, wait_for_mutex, w) != 0) {
-        w->error = (simba_error){SIMBA_ESYSTEM, "no thread could be made to wait on"};
+    int number;
+    simba_owner owner;
+    r->done = eventfd(0, EFD_CLOEXEC);
+    if (r->done < 0 || pthread_create(&thread, NULL, wait_for_mutex, r) != 0) {
+        r->error = (simba_error){SIMBA_ESYSTEM, "no thread could be made to wait on"};
         return SIMBA_ESYSTEM;
     }
-    struct pollfd fds[] = {{.fd = w->done, .events = POLLIN},
-                           {.fd = signals->fd, .events = POLLIN},
+    struct pollfd fds[] = {{.fd = r->done, .events = POLLIN},
+                           {.fd = r->signals.fd, .events = POLLIN},
                            {.fd = health_fd(), .events = POLLIN}};
-    int64_t say_ns = clock_boot_ns() + WAITING_FIRST_MS * MS;
+    int64_t report_ns = clock_boot_ns() + WAITING_FIRST_MS * MS;
     while (ended_by == 0) {
-        const int64_t left_ms = max64(0, (say_ns - clock_boot_ns()) / MS + 1);
-        const int ready = poll(fds, 3, health_pause_ms(say_ns == INT64_MAX ? -1 : (int)left_ms));
+        const int64_t left_ms = max64(0, (report_ns - clock_boot_ns()) / MS + 1);
+        const int ready = poll(fds, sizeof fds / sizeof fds[0], health_pause_ms((int)left_ms));
         if (ready > 0 && fds[0].revents != 0)
             break;
         health_run();
-        if (clock_boot_ns() >= say_ns) {
-            const int again_ms = say_what_for(w);
-            say_ns = again_ms < 0 ? INT64_MAX : clock_boot_ns() + again_ms * MS;
+        /* During a longer wait, report the owner and problems of the store. Before that, a failure is reported once, at
+         * the end. */
+        if (clock_boot_ns() >= report_ns) {
+            report_ns = clock_boot_ns() + WAITING_AGAIN_MS * MS;
+            cli_show_warnings(true);
+            if (simba_locker_owner(r->locker, &owner) == 0)
+                waiting_report(&r->words, &owner, simba_locker_owner_left_ms(r->locker));
         }
-        ended_by = listen_while_waiting(signals);
+        while (ended_by == 0 && (number = signals_read(&r->signals)) != 0) {
+            if (signals_is_ending(number))
+                ended_by = number;
+            else if (number == SIGTSTP)
+                kill(0, SIGSTOP);
+        }
     }
     /* The thread may not be waiting yet, and then there is nothing to cancel. */
     while (ended_by != 0 && poll(fds, 1, 0) == 0) {
-        simba_locker_cancel(w->locker);
+        simba_locker_cancel(r->locker);
         poll(fds, 1, CANCEL_AGAIN_MS);
     }
     cli_show_warnings(false);
     pthread_join(thread, NULL);
-    if (eventfd_read(w->done, &count) == 0)
-        close(w->done);
-    return ended_by != 0 ? ended_by : w->code;
+    close(r->done);
+    return ended_by != 0 ? ended_by : r->code;
 }
 
-static int explain_not_acquired(const run_options *options, const waiting *w, int code)
+static int explain_not_acquired(const run *r, int code)
 {
     if (code > 0)
         return CLI_SIGNAL + code; /* the sender of the signal knows why */
     if (code == SIMBA_ETOOSOON) {
         /* This is normal on all machines but one: cron would mail it. */
-        if (isatty(STDERR_FILENO) == 1 || options->globals->verbose > 0)
-            cli_inform(COMMAND, "not run: %s.", w->error.text);
-        return options->busy_code;
+        if (isatty(STDERR_FILENO) == 1 || r->globals->verbose > 0)
+            cli_info(COMMAND, "not run: %s.", r->error.text);
+        return r->busy_code;
     }
     if (code == SIMBA_ESTATE) /* what is recorded in the note forbids it */
-        return cli_fail(COMMAND, CLI_CONFIG, "%s.", w->error.text);
+        return cli_fail(COMMAND, CLI_CONFIG, "%s.", r->error.text);
     if (code != SIMBA_ETIMEDOUT)
-        return cli_failure(COMMAND, &w->error);
-    if (options->wait_ms > 0)
-        cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", options->wait_ms, w->error.text);
+        return cli_failure(COMMAND, &r->error);
+    if (r->wait_ms > 0)
+        cli_error(COMMAND, "not obtained within %" PRId64 " ms: %s.", r->wait_ms, r->error.text);
     else
-        cli_say(COMMAND, "not obtained: %s.", w->error.text);
-    return options->busy_code;
+        cli_error(COMMAND, "not obtained: %s.", r->error.text);
+    return r->busy_code;
 }
 
-/* For --status-listen. There is no locker before the lease is known to be long enough. */
+/* For --status-listen. */
 static void look(void *user, health_view *ret_view)
 {
-    const waiting *w = user;
-    ret_view->mutex = w->words.mutex;
-    ret_view->client = w->client;
-    if (w->locker == NULL)
+    const run *r = user;
+    ret_view->mutex = r->mutex;
+    ret_view->client = r->client;
+    if (r->locker == NULL)
         return;
-    ret_view->id = simba_locker_id(w->locker);
-    ret_view->contends = refusal_is_settled(w->client);
+    ret_view->id = simba_locker_id(r->locker);
+    ret_view->contends = refusal_is_settled(r->client);
     ret_view->leads = true;
-    ret_view->reserve_ms = w->reserve_ms;
-    simba_locker_lease(w->locker, &ret_view->lease);
-    simba_locker_owner(w->locker, &ret_view->owner);
+    ret_view->reserve_ms = r->times.lead_ms;
+    simba_locker_lease(r->locker, &ret_view->lease);
+    simba_locker_owner(r->locker, &ret_view->owner);
 }
 
 /* --- holding it --------------------------------------------------------------------------------- */
 
-static void lease_of(void *user, simba_lease *ret_lease)
+static void lease_of(void *locker, simba_lease *ret_lease)
 {
-    simba_locker_lease(user, ret_lease);
+    simba_locker_lease(locker, ret_lease);
 }
 
-/* Give the mutex back. Returns why leadership had ended before; SIMBA_REASON_NONE: it had not. */
-static simba_reason release(simba_locker *locker)
+static int grant_of(void *locker, simba_grant *ret_grant)
 {
+    return simba_locker_grant(locker, ret_grant);
+}
+
+static int read_note(void *locker, simba_error *err, simba_note *ret_note)
+{
+    return simba_locker_note(locker, err, ret_note);
+}
+
+static int write_note(void *locker, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_locker_note_set(locker, bytes, length, err);
+}
+
+/* Run the command, and give the mutex back. Returns the exit code. */
+static int run_held(run *r)
+{
+    char mutex[SIMBA_MUTEX_BYTES + 8];
+    char slot[8];
     simba_error error;
-    const int code = simba_locker_release(locker, &error);
-    if (code == SIMBA_ELOST)
-        return simba_locker_reason(locker);
-    if (code < 0)
-        cli_say(COMMAND, "%s; it becomes free when its lease ends.", error.text);
-    return SIMBA_REASON_NONE;
-}
-
-static int read_note(void *holder, simba_error *err, simba_note *ret_note)
-{
-    return simba_locker_note(holder, err, ret_note);
-}
-
-static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
-{
-    return simba_locker_note_set(holder, bytes, length, err);
-}
-
-/* For --once-per. Who has lost the mutex may record nothing: the run counts as cut short, and the caller says why. */
-static void record_end(const run_options *options, simba_locker *locker, int result)
-{
-    simba_error error;
-    if (options->once_per_ms == 0)
-        return;
-    const int code = simba_locker_once_end(locker, result, &error);
-    if (code < 0 && code != SIMBA_ELOST && code != SIMBA_ESTATE)
-        cli_say(COMMAND, "the store has no record of how the command ended: %s.", error.text);
-}
-
-static int run_held(const run_options *options, const child_times *times, simba_client *client, simba_locker *locker,
-                    cli_signals *signals)
-{
-    const child_note_holder holder = {COMMAND, read_note, write_note, locker};
-    child_note note;
-    child_note_open(&holder, &note);
-    char mutex[SIMBA_MUTEX_BYTES + 8], slot[8];
-    snprintf(slot, sizeof slot, "%d", simba_locker_slot(locker));
-    snprintf(mutex, sizeof mutex, options->slots > 0 ? "%s#%s" : "%s", options->mutex, slot);
-    const child_lease lease = {.mutex = mutex,
-                               .token = simba_locker_token(locker),
-                               .id = simba_locker_id(locker),
-                               .note = &note,
-                               .slot = options->slots > 0 ? slot : NULL};
-    char **environment = child_environment(options->globals, &lease);
-    simba_grant grant;
-    give_back to_give_back;
-    const int granted =
-        options->min_hold_ms > 0 ? SIMBA_ENOTSUP : simba_locker_grant(locker, &grant); /* kept, not given */
-    give_back_prepare(cli_opened_url(), mutex, granted, &grant, &to_give_back);
-    outage_words outage = outage_words_for(COMMAND, mutex, "the command will be stopped", options->globals);
+    child_end end;
+    snprintf(slot, sizeof slot, "%d", simba_locker_slot(r->locker));
+    snprintf(mutex, sizeof mutex, r->slots > 0 ? "%s#%s" : "%s", r->mutex, slot);
+    outage_words outage = {.command = COMMAND,
+                           .mutex = mutex,
+                           .consequence = "the command will be stopped",
+                           .verbose = r->globals->verbose > 0};
     const child_plan plan = {
         .command = COMMAND,
         .mutex = mutex,
-        .argv = options->argv,
-        .envp = environment,
-        .times = *times,
-        .signals = signals,
-        .client = client,
-        .give_back = &to_give_back,
-        .lease = lease_of,
-        .user = locker,
+        .argv = r->argv,
+        .globals = r->globals,
+        .times = r->times,
+        .signals = &r->signals,
+        .client = r->client,
+        .holder = {.handle = r->locker,
+                   .lease = lease_of,
+                   .grant = r->min_hold_ms == 0 ? grant_of : NULL, /* one that has to be kept is not given back */
+                   .read_note = read_note,
+                   .write_note = write_note},
+        .facts = {.mutex = mutex,
+                  .token = simba_locker_token(r->locker),
+                  .id = simba_locker_id(r->locker),
+                  .slot = r->slots > 0 ? slot : NULL},
         .outage = &outage,
     };
-    child_end end;
-    const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const int kept = code == 0 && child_ended_well(&end) ? child_note_keep(&note) : CLI_GO;
-    const int result = code < 0 ? CLI_SYSTEM : child_result(&end);
-    record_end(options, locker, result == CLI_OK && kept != CLI_GO ? kept : result);
-    const simba_reason reason = release(locker);
-    free((void *)environment);
-    child_note_close(&note);
-    if (code < 0)
-        return cli_fail(COMMAND, CLI_SYSTEM, "no process could be started: %s.", strerror(-code));
-    child_explain(&plan, &end, reason);
-    return result == CLI_OK && kept != CLI_GO ? kept : result;
-}
-
-/* Take the mutex and run the command. Handles that ask the store are freed after all messages. */
-static int run_in(const run_options *options, simba_client *client, cli_signals *signals, waiting *w)
-{
-    simba_locker_options locker_options = SIMBA_LOCKER_OPTIONS_INIT;
-    child_times times;
-    const int fits = child_times_choose(COMMAND, client, options->grace_ms, &times);
-    if (fits != CLI_GO)
-        return fits;
-    times.max_hold_ms = options->max_hold_ms;
-    w->reserve_ms = times.lead_ms;
-    locker_options.id = options->globals->id;
-    locker_options.timing.stop_margin_ms = child_margin_ms(&times);
-    locker_options.once_per_ms = options->once_per_ms;
-    locker_options.once_retry_failed = options->retry_failed;
-    locker_options.min_hold_ms = options->min_hold_ms;
-    locker_options.slots = (int64_t)options->slots;
-    if (simba_locker_new(client, options->mutex, &locker_options, &w->error, &w->locker) < 0)
-        return cli_failure(COMMAND, &w->error);
-    const int code = acquire(w, signals);
-    /* A signal may have come too late to prevent the acquire. */
-    if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
-        simba_locker_release(w->locker, NULL);
-    return code == 0 ? run_held(options, &times, client, w->locker, signals) : explain_not_acquired(options, w, code);
-}
-
-static int run_with(const run_options *options, waiting *w, cli_signals *signals)
-{
-    simba_client *client = w->client;
-    simba_observer *asking = NULL;
-    child_times asked_for;
-    const int64_t start_ns = clock_boot_ns();
-    int code = child_times_choose(COMMAND, client, options->grace_ms, &asked_for);
-    if (code == CLI_GO) {
-        child_times_await(client, options->mutex, signals, options->wait_ms == 0 ? ONE_ANSWER_MS : options->wait_ms,
-                          &asking);
-        if (options->wait_ms > 0)
-            w->wait_ms =
-                max64(1, options->wait_ms - (clock_boot_ns() - start_ns) / MS); /* a moment to find out what is wrong */
-        code = run_in(options, client, signals, w);
+    const int started = child_run(&plan, &end);
+    const int code = started < 0 ? CLI_SYSTEM : end.note_code != CLI_GO ? end.note_code : end.code;
+    if (r->once_per_ms != 0) {
+        /* Who has lost the mutex may record nothing: the run counts as cut short, and the explanation says why. */
+        const int recorded = simba_locker_once_end(r->locker, code, &error);
+        if (recorded < 0 && recorded != SIMBA_ELOST && recorded != SIMBA_ESTATE)
+            cli_error(COMMAND, "the store has no record of how the command ended: %s.", error.text);
     }
-    health_close();
-    code = cli_leave(code);
-    simba_locker_free(w->locker);
-    simba_observer_free(asking);
-    return cli_close(client, code);
+    const int released = simba_locker_release(r->locker, &error);
+    if (released < 0 && released != SIMBA_ELOST)
+        cli_error(COMMAND, "%s; it becomes free when its lease ends.", error.text);
+    if (started < 0)
+        return cli_fail(COMMAND, CLI_SYSTEM, "no process could be started: %s.", strerror(-started));
+    child_explain(&plan, &end, released == SIMBA_ELOST ? simba_locker_reason(r->locker) : SIMBA_REASON_NONE);
+    return code;
 }
 
-/* --- what is asked for -------------------------------------------------------------------------- */
-
-static int run(const run_options *options, cli_globals *globals)
+/* With the store open. */
+static int take_and_run(run *r)
 {
-    cli_signals signals;
-    waiting w = {.wait_ms = options->wait_ms, .words = waiting_words_for(COMMAND, options->mutex, options->globals)};
-    globals->quiet = true;
-    globals->warns_of_restarts = true;
-    globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
-    const int supervised = child_check(COMMAND);
-    if (supervised != CLI_GO)
-        return supervised;
-    int code = health_open(COMMAND, globals, look, &w);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    r->times.max_hold_ms = r->max_hold_ms;
+    options.id = r->globals->id;
+    options.timing.stop_margin_ms = r->times.margin_ms;
+    options.once_per_ms = r->once_per_ms;
+    options.once_retry_failed = r->retry_failed;
+    options.min_hold_ms = r->min_hold_ms;
+    options.slots = (int64_t)r->slots;
+    if (simba_locker_new(r->client, r->mutex, &options, &r->error, &r->locker) < 0)
+        return cli_failure(COMMAND, &r->error);
+    const int code = acquire(r);
+    if (code == 0)
+        return run_held(r);
+    /* A signal may have come too late to prevent the acquire. */
+    if (simba_locker_held_for_ms(r->locker) > 0)
+        simba_locker_release(r->locker, NULL);
+    return explain_not_acquired(r, code);
+}
+
+/* Handles that ask the store are freed after all messages. */
+static int open_and_run(run *r)
+{
+    simba_observer *asking = NULL;
+    r->words = waiting_words_for(COMMAND, r->mutex, r->globals);
+    r->globals->quiet = true;
+    r->globals->warns_of_restarts = true;
+    r->globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
+    int code = child_check(COMMAND);
     if (code == CLI_GO)
-        code = cli_open_shared(COMMAND, globals, &w.client);
+        code = health_open(COMMAND, r->globals, look, r);
+    if (code != CLI_GO)
+        return code;
+    code = cli_open_shared(COMMAND, r->globals, &r->client);
     if (code != CLI_GO) {
         health_close();
         return code;
     }
-    code = signals_open(COMMAND, &signals);
-    return code == CLI_GO ? run_with(options, &w, &signals) : cli_close(w.client, code);
+    code = signals_open(COMMAND, &r->signals);
+    const int64_t start_ns = clock_boot_ns();
+    if (code == CLI_GO)
+        code = child_times_await(COMMAND, r->client, r->grace_ms, r->mutex, &r->signals,
+                                 r->wait_ms == 0 ? ONE_ANSWER_MS : r->wait_ms, &r->times, &asking);
+    r->wait_left_ms = r->wait_ms;
+    if (r->wait_ms > 0) /* a moment at least, to find out what is wrong */
+        r->wait_left_ms = max64(1, r->wait_ms - (clock_boot_ns() - start_ns) / MS);
+    if (code == CLI_GO)
+        code = take_and_run(r);
+    health_close();
+    code = cli_leave(code);
+    simba_locker_free(r->locker);
+    simba_observer_free(asking);
+    return cli_close(r->client, code);
 }
 
 int cmd_run(cli_globals *globals, int argc, char **argv)
 {
-    run_options options = {
-        .globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY, .slots = UINT64_MAX};
+    run r = {.globals = globals, .wait_ms = -1, .grace_ms = -1, .busy_code = CLI_BUSY, .slots = UINT64_MAX};
     bool no_wait = false;
     const cli_option own[] = {
-        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &options.wait_ms},
+        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &r.wait_ms},
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if another owns the mutex", &no_wait},
-        {"once-per", 0, CLI_DURATION, "D", "Skip if any host started it within D", &options.once_per_ms},
-        {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &options.retry_failed},
-        {"min-hold", 0, CLI_DURATION, "D", "Hold the mutex at least this long", &options.min_hold_ms},
-        {"slots", 0, CLI_NUMBER, "N", "Let up to N hold the mutex at a time", &options.slots},
-        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75",
-         &options.busy_code},
-        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &options.grace_ms},
-        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &options.max_hold_ms},
+        {"once-per", 0, CLI_DURATION, "D", "Skip if any host started it within D", &r.once_per_ms},
+        {"retry-failed", 0, CLI_FLAG, NULL, "With --once-per: do begin again after a failure", &r.retry_failed},
+        {"min-hold", 0, CLI_DURATION, "D", "Hold the mutex at least this long", &r.min_hold_ms},
+        {"slots", 0, CLI_NUMBER, "N", "Let up to N hold the mutex at a time", &r.slots},
+        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &r.busy_code},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &r.grace_ms},
+        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &r.max_hold_ms},
         {"label", 0, CLI_TEXT, "KEY=VALUE", "Label our own pod while it leads (Kubernetes)", &globals->label},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
@@ -351,19 +302,19 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if (no_wait && options.wait_ms >= 0)
+    if (no_wait && r.wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
-    if (options.once_per_ms > 0 && options.slots != UINT64_MAX)
+    if (r.once_per_ms > 0 && r.slots != UINT64_MAX)
         return cli_usage_error(COMMAND, "--slots and --once-per exclude each other");
-    if (options.retry_failed && options.once_per_ms == 0)
+    if (r.retry_failed && r.once_per_ms == 0)
         return cli_usage_error(COMMAND, "--retry-failed is for --once-per");
-    if (options.slots == 0 || (options.slots > SIMBA_SLOTS_MAX && options.slots != UINT64_MAX))
+    if (r.slots == 0 || (r.slots > SIMBA_SLOTS_MAX && r.slots != UINT64_MAX))
         return cli_usage_error(COMMAND, "--slots wants a number from 1 to %d", SIMBA_SLOTS_MAX);
-    if (options.slots == UINT64_MAX)
-        options.slots = 0;
+    if (r.slots == UINT64_MAX)
+        r.slots = 0;
     if (no_wait)
-        options.wait_ms = 0;
-    options.mutex = argv[0];
-    options.argv = argv + 1;
-    return run(&options, globals);
+        r.wait_ms = 0;
+    r.mutex = argv[0];
+    r.argv = argv + 1;
+    return open_and_run(&r);
 }

@@ -19,97 +19,81 @@ typedef struct schedule {
     service service; /* first */
     char **argv;
     simba_scheduler_options options;
+    simba_run *run; /* in progress */
 } schedule;
 
 /* --- running ---------------------------------------------------------------------------------------- */
 
-/* A command that fails will be started again: print that and go on. If it cannot be started, end. Returns the exit
- * code. */
-static int explain(service *s, const child_plan *plan, const child_end *end)
+static void lease_of(void *user, simba_lease *ret_lease)
 {
-    const int code = child_explain(plan, end, check_look(&s->check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
-    if (end->why == CHILD_NO_EXEC)
-        s->exit_code = code;
-    else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
-        cli_say(COMMAND, "the command exited with %d.", code);
-    if (end->ending != 0)
-        s->exit_code = CLI_OK;
-    return code;
+    schedule *mine = user;
+    service_lease(&mine->service, ret_lease);
 }
 
-static int read_note(void *holder, simba_error *err, simba_note *ret_note)
+static int grant_of(void *user, simba_grant *ret_grant)
 {
-    return simba_run_note(holder, err, ret_note);
+    const schedule *mine = user;
+    return simba_scheduler_grant(mine->service.scheduler, ret_grant);
 }
 
-static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+static int read_note(void *user, simba_error *err, simba_note *ret_note)
 {
-    return simba_run_note_set(holder, bytes, length, err);
+    const schedule *mine = user;
+    return simba_run_note(mine->run, err, ret_note);
 }
 
-/* Returns its exit code, or that nothing could be started. */
-static int run_command(schedule *mine, const child_lease *lease)
+static int write_note(void *user, const void *bytes, size_t length, simba_error *err)
 {
+    const schedule *mine = user;
+    return simba_run_note_set(mine->run, bytes, length, err);
+}
+
+/* A command that fails will be started again: print that and go on. If it cannot be started, end. */
+static void work(simba_run *run, void *user)
+{
+    schedule *mine = user;
     service *s = &mine->service;
-    char **environment = child_environment(s->globals, lease);
-    simba_grant grant;
-    give_back to_give_back;
-    const int granted = simba_scheduler_grant(s->scheduler, &grant);
-    give_back_prepare(cli_opened_url(), s->mutex, granted, &grant, &to_give_back);
+    char due[WHEN_SIZE];
+    char missed[24];
+    child_end end;
+    const bool remembered = simba_run_due_at_ms(run) != 0;
+    if (s->exit_code != CLI_GO)
+        return; /* a signal came first; the run counts as cut short */
+    snprintf(missed, sizeof missed, "%" PRId64, simba_run_missed(run));
+    mine->run = run;
     const child_plan plan = {
         .command = COMMAND,
         .mutex = s->mutex,
         .argv = mine->argv,
-        .envp = environment,
+        .globals = s->globals,
         .times = s->times,
         .signals = &s->signals,
         .client = s->client,
-        .give_back = &to_give_back,
+        .holder = {mine, lease_of, grant_of, read_note, write_note},
+        .facts = {.mutex = s->mutex,
+                  .token = simba_run_token(run),
+                  .id = simba_scheduler_id(s->scheduler),
+                  .due = remembered ? when_utc(simba_run_due_at_ms(run), due) : NULL,
+                  .missed = remembered ? missed : NULL,
+                  .cut_short = !remembered                ? NULL
+                               : simba_run_cut_short(run) ? "1"
+                                                          : "0"},
         .keeps_terminal = true,
-        .lease = service_lease,
-        .user = s,
         .outage = &s->outage,
     };
-    child_end end;
-    int code = environment != NULL ? child_run(&plan, &end) : -1;
-    if (code < 0) {
-        code = cli_fail(COMMAND, CLI_SYSTEM, "no process could be started; it is tried again when it is due.");
+    if (child_run(&plan, &end) < 0) {
+        end.code = cli_fail(COMMAND, CLI_SYSTEM, "no process could be started; it is tried again when it is due.");
     } else {
-        code = explain(s, &plan, &end);
-        if (code == 0 && child_ended_well(&end))
-            child_note_keep(lease->note);
+        child_explain(&plan, &end, check_look(&s->check) ? SIMBA_REASON_NONE : SIMBA_REASON_STOPPED);
+        if (end.why == CHILD_NO_EXEC)
+            s->exit_code = end.code;
+        else if (end.why == CHILD_ENDED && end.code != 0 && WIFEXITED(end.status))
+            cli_error(COMMAND, "the command exited with %d.", end.code);
+        if (end.ending != 0)
+            s->exit_code = CLI_OK;
     }
-    free((void *)environment);
-    return code;
-}
-
-static void work(simba_run *run, void *user)
-{
-    schedule *mine = user;
-    char due[WHEN_SIZE];
-    char missed[24];
-    const child_note_holder holder = {COMMAND, read_note, write_note, run};
-    child_note note;
-    const bool remembered = simba_run_due_at_ms(run) != 0;
-    snprintf(missed, sizeof missed, "%" PRId64, simba_run_missed(run));
-    const child_lease lease = {
-        .mutex = mine->service.mutex,
-        .token = simba_run_token(run),
-        .id = simba_scheduler_id(mine->service.scheduler),
-        .note = &note,
-        .due = remembered ? when_utc(simba_run_due_at_ms(run), due) : NULL,
-        .missed = remembered ? missed : NULL,
-        .cut_short = !remembered                ? NULL
-                     : simba_run_cut_short(run) ? "1"
-                                                : "0",
-    };
-    if (mine->service.exit_code != CLI_GO)
-        return; /* a signal came first; the run counts as cut short */
-    child_note_open(&holder, &note);
-    const int code = run_command(mine, &lease);
-    child_note_close(&note);
     if (!simba_run_stopping(run))
-        simba_run_finish(run, code);
+        simba_run_finish(run, end.code);
 }
 
 static int make(service *s, const simba_timing *timing, simba_error *error)

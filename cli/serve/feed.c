@@ -170,9 +170,9 @@ static void put_stream(feed *f, FILE *to)
         end_event(f, to, "");
     }
     f->stage = FEED_MIDDLE;
-    const uint64_t told = f->revision;
+    const uint64_t sent = f->revision;
     put_news(f, to);
-    if (f->revision > told || now_ms >= f->alive_at_ms)
+    if (f->revision > sent || now_ms >= f->alive_at_ms)
         put_store(f, to, now_ms);
 }
 

@@ -233,7 +233,7 @@ static enum MHD_Result released(http_connection *c, const release_order *order)
     if (order->code < 0)
         return refuse(c, order->code == SIMBA_EINVAL ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_BAD_GATEWAY,
                       order->error.text[0] != '\0' ? order->error.text : simba_error_text(order->code));
-    cli_inform(SERVE_COMMAND, "%s was taken away from its owner, as asked for by HTTP.", order->mutex);
+    cli_info(SERVE_COMMAND, "%s was taken away from its owner, as asked for by HTTP.", order->mutex);
     const table_row *row = table_find(&of(c)->table, order->mutex);
     return row != NULL ? one(c, order->mutex) : health(c);
 }

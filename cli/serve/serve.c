@@ -58,12 +58,12 @@ static int open_listener(const serve_options *options, listener *ret_listener)
 /* --- the loop ------------------------------------------------------------------------------------------- */
 
 /* Say once that the store does not answer, and once that it answers again. */
-static void say_store(const table *t, bool answered)
+static void report_store(const table *t, bool answered)
 {
     if (!t->answers && answered)
         cli_warn(SERVE_COMMAND, "the store does not answer: %s.", t->error);
     else if (t->answers && !answered)
-        cli_inform(SERVE_COMMAND, "the store answers.");
+        cli_info(SERVE_COMMAND, "the store answers.");
 }
 
 /* A store that refuses from the first goes on to: then returns the exit code, otherwise CLI_GO. */
@@ -76,7 +76,7 @@ static int take_look(server *s)
         code = look_failure(SERVE_COMMAND, l);
     } else if (l != NULL) {
         table_apply(&s->table, l);
-        say_store(&s->table, answered);
+        report_store(&s->table, answered);
     }
     look_free(l);
     return code;
@@ -123,7 +123,7 @@ static int serve(server *s, const cli_signals *signals, listener *where)
     int code = http_start(SERVE_COMMAND, &s->http, where->fd, s->options->tls.cert != NULL ? &s->options->tls : NULL);
     if (code != CLI_GO)
         return code;
-    cli_inform(SERVE_COMMAND, "%s shows %s.", where->url, simba_client_url(s->about.client));
+    cli_info(SERVE_COMMAND, "%s shows %s.", where->url, simba_client_url(s->about.client));
     while (code == CLI_GO)
         code = go_round(s, signals);
     return code;

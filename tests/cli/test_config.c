@@ -8,8 +8,8 @@
 
 /* How passwords get into URLs is looked at directly; test_secret.c has a server that wants one. */
 #include "../../cli/json.c"    /* NOLINT(bugprone-suspicious-include) */
+#include "../../cli/log.c"     /* NOLINT(bugprone-suspicious-include) */
 #include "../../cli/refusal.c" /* NOLINT(bugprone-suspicious-include) */
-#include "../../cli/say.c"     /* NOLINT(bugprone-suspicious-include) */
 #include "../../cli/secret.c"  /* NOLINT(bugprone-suspicious-include) */
 #include "../../cli/shown.c"   /* NOLINT(bugprone-suspicious-include) */
 

@@ -86,7 +86,7 @@ static void names_what_is_wrong_with_a_history(void **state)
          "\"mutex\" is 1, and the first line says that there are 1"},
         {FIRST_LINE "{\"at\":18446744073709551616,\"kind\":\"end\"}\n", "\"at\" is 18446744073709551616"},
         {FIRST_LINE "{\"at\":1,\"kin", "line 3 of "},
-        {FIRST_LINE "{\"at\":\x1b[2J,\"kind\":\"end\"}", "\"at\" is "},
+        {FIRST_LINE "{\"at\":\"\\u001b[2J\",\"kind\":\"end\"}", "\"at\" is "},
         {FIRST_LINE "\n", "line 3 of "},
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {

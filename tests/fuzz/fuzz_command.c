@@ -9,11 +9,11 @@
 #include "cli.h"
 #include "config.h"
 #include "fuzz/targets.h"
-#include "say.h"
+#include "log.h"
 #include "timeline/log.h"
 #include "util/escape.h"
 
-/* --- in place of say.c -------------------------------------------------------------------------------------- */
+/* --- in place of log.c -------------------------------------------------------------------------------------- */
 
 static void check_words(const char *format, va_list args)
 {
@@ -31,9 +31,9 @@ static void check_words(const char *format, va_list args)
         check_words(format, args);                                                                                     \
         va_end(args);                                                                                                  \
     }
-SAY(cli_say)
+SAY(cli_error)
 SAY(cli_warn)
-SAY(cli_inform)
+SAY(cli_info)
 
 int cli_fail(const char *command, int code, const char *format, ...)
 {
@@ -45,12 +45,12 @@ int cli_fail(const char *command, int code, const char *format, ...)
     return code;
 }
 
-bool say_set_format(const char *name)
+bool log_set_format(const char *name)
 {
     return !name || strcmp(name, "text") == 0;
 }
 
-char *say_line(const char *command, say_whose whose, const simba_log_record *record)
+char *log_line(const char *command, log_source whose, const simba_log_record *record)
 {
     (void)command;
     (void)whose;
@@ -58,9 +58,15 @@ char *say_line(const char *command, say_whose whose, const simba_log_record *rec
     return NULL;
 }
 
-void say_write(const char *line)
+void log_write(const char *line)
 {
     (void)line;
+}
+
+/* In place of open.c: no file of the fuzzer names another store than an option does. */
+bool cli_names_store(const cli_globals *globals)
+{
+    return globals->url != NULL;
 }
 
 /* --- config ---------------------------------------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ static int write_svg(const timeline *line, const char *title, const char *path)
 }
 
 /* How far the times of several hosts can be trusted. */
-static void say_agreement(timeline_agreement agreement)
+static void warn_of_clocks(timeline_agreement agreement)
 {
     if (agreement == TIMELINE_BY_WALL)
         cli_warn(COMMAND,
@@ -84,7 +84,7 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line))
         code = cli_fail(COMMAND, CLI_FAILED, "there is nothing to draw.");
     if (code == CLI_GO)
-        say_agreement(line.agreement);
+        warn_of_clocks(line.agreement);
     if (code == CLI_GO && svg != NULL) {
         code = write_svg(&line, title, svg);
     } else if (code == CLI_GO) {

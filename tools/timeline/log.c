@@ -163,25 +163,25 @@ static bool parse(timeline_log *log, char *line)
  * gone. */
 static void assign_clocks(timeline_log *log, size_t first)
 {
-    size_t *told = malloc((log->names.count + 1) * sizeof *told);
+    size_t *known = malloc((log->names.count + 1) * sizeof *known);
     size_t any = 0;
-    if (told == NULL)
+    if (known == NULL)
         abort();
     for (size_t i = 0; i < log->names.count; i++)
-        told[i] = NO_CLOCK;
+        known[i] = NO_CLOCK;
     for (size_t i = log->count; i-- > first;) {
         const entry *e = &log->entries[i];
         if (e->clock != NO_CLOCK)
-            any = told[e->row] = e->clock;
+            any = known[e->row] = e->clock;
     }
     for (size_t i = first; i < log->count; i++) {
         entry *e = &log->entries[i];
         if (e->clock != NO_CLOCK)
-            told[e->row] = e->clock;
-        e->clock = told[e->row] != NO_CLOCK ? told[e->row] : any;
+            known[e->row] = e->clock;
+        e->clock = known[e->row] != NO_CLOCK ? known[e->row] : any;
         log->clocks.clocks[e->clock].used = true;
     }
-    free(told);
+    free(known);
 }
 
 /* Anybody may have written the line, and it is going to be shown. */

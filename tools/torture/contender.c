@@ -34,7 +34,7 @@ typedef struct process {
     int number;
     unsigned life;
     int64_t epoch_ns;
-    bool tells_owners;
+    bool reports_owners;
     pthread_mutex_t lock; /* callbacks come on other threads */
     post posts[TORTURE_MUTEXES_MAX];
     unsigned count;
@@ -49,7 +49,7 @@ static int64_t now_ns(const process *p)
 }
 
 /* One write per line, which a pipe keeps whole whichever threads write. */
-static void tell(const process *p, torture_event event)
+static void report(const process *p, torture_event event)
 {
     char line[TORTURE_LINE_MAX];
     event.contender = p->number;
@@ -61,11 +61,11 @@ static void tell(const process *p, torture_event event)
 
 /* --- looking --------------------------------------------------------------------------------------- */
 
-static void tell_pending(post *at)
+static void report_pending(post *at)
 {
     if (at->pending.token == 0)
         return;
-    tell(at->process, at->pending);
+    report(at->process, at->pending);
     at->until_ns = at->pending.until_ns;
     at->pending.token = 0;
 }
@@ -80,14 +80,14 @@ static void look(post *at)
         return;
     const int64_t before_ns = now_ns(at->process);
     if (simba_contender_lease(at->contender, &lease) < 0 || lease.token == 0 || lease.held_for_ms <= 0) {
-        tell_pending(at);
+        report_pending(at);
         return;
     }
     const int64_t after_ns = now_ns(at->process);
     const int64_t held_ns = lease.held_for_ms < UNTIL_MAX_NS / MS ? lease.held_for_ms * MS : UNTIL_MAX_NS;
     torture_event *pending = &at->pending;
     if (pending->token != 0 && pending->token != lease.token)
-        tell_pending(at);
+        report_pending(at);
     if (pending->token == 0)
         *pending = (torture_event){
             .kind = TORTURE_HOLDS, .at_ns = before_ns, .seen_ns = after_ns, .mutex = at->mutex, .token = lease.token};
@@ -95,7 +95,7 @@ static void look(post *at)
     if (before_ns + held_ns > pending->until_ns)
         pending->until_ns = before_ns + held_ns;
     if (pending->until_ns > at->until_ns + MOVED_NS || before_ns - pending->at_ns >= REPORT_NS)
-        tell_pending(at);
+        report_pending(at);
 }
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
@@ -117,11 +117,11 @@ static void on_released(simba_contender *contender, const simba_state *state, si
     torture_event event = {.kind = TORTURE_RELEASED, .mutex = at->mutex, .token = state->before.token};
     (void)contender;
     pthread_mutex_lock(&at->process->lock);
-    tell_pending(at);
+    report_pending(at);
     at->acts = false;
     event.at_ns = now_ns(at->process);
     snprintf(event.what, sizeof event.what, "%s", simba_reason_name(reason));
-    tell(at->process, event);
+    report(at->process, event);
     pthread_mutex_unlock(&at->process->lock);
 }
 
@@ -132,7 +132,7 @@ static void on_changed(simba_contender *contender, const simba_state *state, voi
     (void)contender;
     event.at_ns = now_ns(at->process);
     snprintf(event.what, sizeof event.what, "%s", state->after.id);
-    tell(at->process, event);
+    report(at->process, event);
 }
 
 /* Was this process held up, and did the store fail requests? */
@@ -141,12 +141,12 @@ static void look_around(process *p)
     simba_stats stats = SIMBA_STATS_INIT;
     const int64_t at_ns = now_ns(p);
     if (at_ns - p->looked_ns > LATE_NS)
-        tell(p, (torture_event){.kind = TORTURE_LATE, .at_ns = p->looked_ns, .to_ns = at_ns});
+        report(p, (torture_event){.kind = TORTURE_LATE, .at_ns = p->looked_ns, .to_ns = at_ns});
     p->looked_ns = at_ns;
     if (at_ns - p->asked_ns < STATS_NS || simba_client_stats(p->client, &stats) < 0)
         return;
     if (stats.errors > p->errors)
-        tell(p, (torture_event){.kind = TORTURE_FAILED, .at_ns = p->asked_ns, .to_ns = at_ns});
+        report(p, (torture_event){.kind = TORTURE_FAILED, .at_ns = p->asked_ns, .to_ns = at_ns});
     p->errors = stats.errors;
     p->asked_ns = at_ns;
 }
@@ -165,7 +165,7 @@ static void look_at_all(process *p)
 static int start(process *p)
 {
     int code = 0;
-    tell(p, (torture_event){.kind = TORTURE_CONTENDS, .at_ns = now_ns(p)});
+    report(p, (torture_event){.kind = TORTURE_CONTENDS, .at_ns = now_ns(p)});
     for (unsigned i = 0; i < p->count && code == 0; i++)
         code = simba_contender_start(p->posts[i].contender);
     p->looked_ns = now_ns(p); /* stopping took its time, and that was not the host's fault */
@@ -176,7 +176,7 @@ static void stop(process *p)
 {
     for (unsigned i = 0; i < p->count; i++)
         (void)simba_contender_stop(p->posts[i].contender); /* a store that cannot be told is a thing to expect here */
-    tell(p, (torture_event){.kind = TORTURE_STOPPED, .at_ns = now_ns(p)});
+    report(p, (torture_event){.kind = TORTURE_STOPPED, .at_ns = now_ns(p)});
 }
 
 static int contend(process *p, const sigset_t *orders)
@@ -208,7 +208,7 @@ static int make_contenders(process *p, char **mutexes, const char *id, simba_err
         options.id = id;
         options.on_acquired = on_acquired;
         options.on_released = on_released;
-        options.on_changed = p->tells_owners ? on_changed : NULL;
+        options.on_changed = p->reports_owners ? on_changed : NULL;
         options.user = at;
         code = simba_contender_new(p->client, mutexes[i], &options, error, &at->contender);
     }
@@ -225,7 +225,7 @@ int cmd_torture_contender(cli_globals *globals, int argc, char **argv)
         {"number", 0, CLI_NUMBER, "N", "Which contender it is", &number},
         {"life", 0, CLI_NUMBER, "N", "How often it was started before", &life},
         {"epoch", 0, CLI_NUMBER, "NS", "When the run began", &epoch_ns},
-        {"tell-owners", 0, CLI_FLAG, NULL, "Report whom it takes for the leader, too", &p.tells_owners},
+        {"report-owners", 0, CLI_FLAG, NULL, "Report whom it takes for the leader, too", &p.reports_owners},
     };
     const cli_syntax syntax = {
         .command = COMMAND,

@@ -8,12 +8,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "torture/self.h"
 
 #define LATE_NS (100 * MS) /* a proxy that comes this late has delayed the network by itself */
 
@@ -53,14 +53,6 @@ static void track(torture_contenders *contenders, const torture_event *event)
     }
 }
 
-static void say(const char *command, const torture_event *event)
-{
-    if (event->contender == TORTURE_EVERYBODY || event->kind == TORTURE_HOLDS)
-        return;
-    cli_inform(command, "%.3f s: contender %d: %s%s%s", (double)event->at_ns / 1e9, event->contender,
-               torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
-}
-
 static void record(torture_contenders *contenders, const torture_event *event)
 {
     torture_history_add(&contenders->outcome->history, event);
@@ -68,8 +60,9 @@ static void record(torture_contenders *contenders, const torture_event *event)
         char line[TORTURE_LINE_MAX];
         fwrite(line, 1, torture_event_write(event, line), contenders->options->history);
     }
-    if (contenders->options->tell_events)
-        say(contenders->options->command, event);
+    if (contenders->options->report_events && event->contender != TORTURE_EVERYBODY && event->kind != TORTURE_HOLDS)
+        cli_info(contenders->options->command, "%.3f s: contender %d: %s%s%s", seconds(event->at_ns), event->contender,
+                 torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
     track(contenders, event);
 }
 
@@ -89,6 +82,55 @@ static void record_of(torture_contenders *contenders, int number, torture_kind k
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
+
+static const int from_terminal[] = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP};
+
+/* In the child: calls only functions that are safe after fork. */
+static void become(pid_t parent, int out, char *const argv[])
+{
+    sigset_t none;
+    /* Whatever becomes of the parent, this process does not outlive it. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    dup2(out, STDOUT_FILENO);
+    /* These are the parent's to handle, although the terminal sends them to all. */
+    for (size_t i = 0; i < sizeof from_terminal / sizeof from_terminal[0]; i++)
+        signal(from_terminal[i], SIG_IGN);
+    signal(SIGPIPE, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* By its name where that can be had: as /proc/self/exe it would be the tool that runs us, under valgrind say. */
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length > 0) {
+        self[length] = '\0';
+        execv(self, argv);
+    }
+    execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+/* Run `simba ARGUMENT…`, argv[0] being "simba". *ret_out is the reading end of its standard output. The kernel kills it when
+ * this process ends, however it ends. Returns its process id or a negative errno. */
+static pid_t start_self(char *const argv[], int *ret_out)
+{
+    const pid_t parent = getpid();
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    const pid_t pid = fork();
+    if (pid == 0)
+        become(parent, ends[1], argv);
+    const int error = errno;
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return -error;
+    }
+    *ret_out = ends[0];
+    return pid;
+}
 
 static int start_node(torture_contenders *contenders, int number)
 {
@@ -120,15 +162,15 @@ static int start_node(torture_contenders *contenders, int number)
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         for (size_t k = 0; k < 2 && pairs[i][1] != NULL; k++)
             argv[count++] = (char *)pairs[i][k];
-    if (options->tell_owners)
-        argv[count++] = "--tell-owners";
+    if (options->report_owners)
+        argv[count++] = "--report-owners";
     if (options->flag != NULL)
         argv[count++] = (char *)options->flag;
     for (unsigned i = 0; i < options->setup.mutexes; i++)
         argv[count++] = (char *)options->mutexes[i];
     /* In the environment a password is not on show as it would be among the arguments. */
     setenv("SIMBA_URL", node->url, 1);
-    const pid_t pid = self_start(argv, &node->fd);
+    const pid_t pid = start_self(argv, &node->fd);
     if (pid < 0)
         return (int)pid;
     fcntl(node->fd, F_SETFL, O_NONBLOCK);
@@ -201,17 +243,6 @@ static void record_end(torture_contenders *contenders, int number)
     node->state = NODE_ENDED;
 }
 
-/* Every line is about the contender that wrote it, whatever number the line has. */
-static void take_line(torture_contenders *contenders, int number, const char *line)
-{
-    torture_event event;
-    if (!torture_event_read(line, &event, NULL) || event.mutex >= contenders->options->setup.mutexes)
-        return;
-    event.contender = number;
-    event.life = contenders->nodes[number].life;
-    record(contenders, &event);
-}
-
 static void read_node(torture_contenders *contenders, int number)
 {
     torture_node *node = &contenders->nodes[number];
@@ -228,7 +259,13 @@ static void read_node(torture_contenders *contenders, int number)
     char *line = node->text;
     for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
-        take_line(contenders, number, line);
+        torture_event event;
+        if (!torture_event_read(line, &event, NULL) || event.mutex >= contenders->options->setup.mutexes)
+            continue;
+        /* Every line is about the contender that wrote it, whatever number the line has. */
+        event.contender = number;
+        event.life = node->life;
+        record(contenders, &event);
     }
     node->text_length -= (size_t)(line - node->text);
     memmove(node->text, line, node->text_length + 1);
@@ -236,42 +273,28 @@ static void read_node(torture_contenders *contenders, int number)
         node->text_length = 0; /* that is no line of ours */
 }
 
-/* Where the network leads through this process, its delays are the network's. */
-static void record_delay(torture_contenders *contenders, int64_t due_ns)
+bool torture_contenders_listen(torture_contenders *contenders, int other_fd, int64_t until_ns)
 {
-    const int64_t now_ns = torture_contenders_now(contenders);
-    const torture_event event = {
-        .kind = TORTURE_LATE, .contender = TORTURE_EVERYBODY, .at_ns = due_ns, .to_ns = now_ns};
-    if (contenders->options->target_count > 0 && now_ns - due_ns > LATE_NS)
-        record(contenders, &event);
-}
-
-static unsigned gather(torture_contenders *contenders, int other_fd, struct pollfd *fds, int64_t *wake_ns)
-{
-    const int64_t now_ns = torture_contenders_now(contenders);
+    static struct pollfd fds[1 + TORTURE_CONTENDERS_MAX * (1 + TORTURE_PROXY_FDS)];
+    const int64_t begun_ns = torture_contenders_now(contenders);
+    int64_t wake_ns = until_ns;
     unsigned count = 0;
     fds[count++] = (struct pollfd){.fd = other_fd, .events = POLLIN};
     for (int i = 0; i < contenders->count; i++)
         fds[count++] = (struct pollfd){.fd = contenders->nodes[i].fd, .events = POLLIN};
+    const struct pollfd *at = fds + count;
     for (int i = 0; i < contenders->count; i++)
         if (contenders->nodes[i].proxy != NULL)
-            count += torture_proxy_wait_for(contenders->nodes[i].proxy, fds + count, now_ns, wake_ns);
-    return count;
-}
-
-bool torture_contenders_listen(torture_contenders *contenders, int other_fd, int64_t until_ns)
-{
-    static struct pollfd fds[1 + TORTURE_CONTENDERS_MAX * (1 + TORTURE_PROXY_FDS)];
-    int64_t wake_ns = until_ns;
-    const unsigned count = gather(contenders, other_fd, fds, &wake_ns);
-    const int64_t begun_ns = torture_contenders_now(contenders);
-    const int64_t wait_ns = wake_ns > begun_ns ? wake_ns - begun_ns : 0;
-    const struct timespec wait = {wait_ns / 1000000000, wait_ns % 1000000000};
+            count += torture_proxy_wait_for(contenders->nodes[i].proxy, fds + count, begun_ns, &wake_ns);
+    const int64_t due_ns = max64(wake_ns, begun_ns);
+    const struct timespec wait = {(due_ns - begun_ns) / 1000000000, (due_ns - begun_ns) % 1000000000};
     if (ppoll(fds, count, &wait, NULL) < 0)
         return false;
-    record_delay(contenders, begun_ns + wait_ns);
-    const unsigned first_proxy = 1 + (unsigned)contenders->count;
-    const struct pollfd *at = fds + first_proxy;
+    /* Where the network leads through this process, its delays are the network's. */
+    const int64_t now_ns = torture_contenders_now(contenders);
+    if (contenders->options->target_count > 0 && now_ns - due_ns > LATE_NS)
+        record(contenders, &(torture_event){
+                               .kind = TORTURE_LATE, .contender = TORTURE_EVERYBODY, .at_ns = due_ns, .to_ns = now_ns});
     for (int i = 0; i < contenders->count; i++)
         if (contenders->nodes[i].proxy != NULL) {
             torture_proxy_work(contenders->nodes[i].proxy, at, torture_contenders_now(contenders));

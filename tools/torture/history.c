@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/json.h"
+
 /* Times far beyond any run are refused, so that the judge can add and subtract them without care. */
 #define TIME_MAX_NS (INT64_C(366) * 86400 * 1000000000)
 
@@ -50,34 +52,14 @@ size_t torture_event_write(const torture_event *event, char ret_line[TORTURE_LIN
 
 /* --- reading ------------------------------------------------------------------------------------- */
 
-/* A member that a line may have: its name, and where its value goes. */
-typedef enum type {
-    TIME,  /* int64_t, nanoseconds */
-    COUNT, /* unsigned, at most `most` */
-    TOKEN, /* uint64_t */
-    KIND,  /* char[32], as WORD; every line has it */
-    WORD,  /* char[32] */
-} type;
-
-typedef struct member {
-    const char *name;
-    type type;
-    size_t offset;
-    uint64_t most;
-} member;
-
-/* What reading a line is about: the members that there may be, those that were found, and where their values are. */
 typedef struct reading {
-    const member *members;
-    size_t count;
-    unsigned found; /* a bit for each */
-    void *values;
-    char *flaw; /* NULL: nobody asks */
+    simba__json line;
+    const char *const
+        *needed; /* the members that it must have, a list that NULL ends; NULL: any member may be missing */
+    char *flaw;  /* NULL: nobody asks */
 } reading;
 
-static bool refuse(const reading *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool refuse(const reading *r, const char *format, ...)
+static bool __attribute__((format(printf, 2, 3))) refuse(const reading *r, const char *format, ...)
 {
     if (r->flaw != NULL) {
         va_list arguments;
@@ -88,170 +70,68 @@ static bool refuse(const reading *r, const char *format, ...)
     return false;
 }
 
-static const char *skip_blanks(const char *text)
+static bool read_object(const char *line, reading *r)
 {
-    return text + strspn(text, " \t\r");
+    const bool good = simba__json_read(line, strlen(line), &r->line) && r->line.at[0] == '{';
+    return good || refuse(r, "it is no JSON object");
 }
 
-/* A string of printable ASCII without escapes, which is all that a history has. Returns what is behind it, or NULL. */
-static const char *read_word(const char *text, char *ret_word, size_t size)
+/* False: the member is not there; it is a flaw if it is needed. */
+static bool find(const reading *r, const char *name, simba__json *ret_value, bool *ret_good)
 {
-    size_t length = 0;
-    if (*text++ != '"')
-        return NULL;
-    for (; *text != '"'; text++) {
-        if (*text < ' ' || *text > '~' || *text == '\\' || length + 1 == size)
-            return NULL;
-        ret_word[length++] = *text;
-    }
-    ret_word[length] = '\0';
-    return text + 1;
+    *ret_value = simba__json_get(r->line, name);
+    *ret_good = true;
+    if (ret_value->length > 0)
+        return true;
+    for (const char *const *needed = r->needed; needed != NULL && *needed != NULL; needed++)
+        if (strcmp(*needed, name) == 0)
+            *ret_good = refuse(r, "\"%s\" is missing", name);
+    return false;
 }
 
-static bool parse_number(const char *text, uint64_t limit, uint64_t *ret_number)
+/* With quotation marks or without. Otherwise it stays as it was. */
+static bool read_number(const reading *r, const char *name, uint64_t most, uint64_t *ret_number)
 {
+    char text[WORD_MAX];
     char *end;
+    simba__json value;
+    bool good;
+    if (!find(r, name, &value, &good))
+        return good;
+    if (!simba__json_text(value, text, sizeof text))
+        snprintf(text, sizeof text, "%.*s", value.length < sizeof text ? (int)value.length : WORD_MAX - 1, value.at);
     errno = 0;
-    if (text[0] < '0' || text[0] > '9')
-        return false;
     const unsigned long long number = strtoull(text, &end, 10);
-    if (errno != 0 || *end != '\0' || number > limit)
-        return false;
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || number > most)
+        return refuse(r, "\"%s\" is %s, and not a number from 0 to %" PRIu64, name, text, most);
     *ret_number = number;
     return true;
 }
 
-static bool set_number(reading *r, const member *m, const char *value)
+static bool read_time(const reading *r, const char *name, int64_t *ret_ns)
 {
-    void *to = (char *)r->values + m->offset;
-    const uint64_t most = m->type == TIME ? TIME_MAX_NS : m->type == TOKEN ? UINT64_MAX : m->most;
-    uint64_t number;
-    if (!parse_number(value, most, &number))
-        return refuse(r, "\"%s\" is %.31s, and not a number from 0 to %" PRIu64, m->name, value, most);
-    if (m->type == TIME)
-        *(int64_t *)to = (int64_t)number;
-    else if (m->type == TOKEN)
-        *(uint64_t *)to = number;
-    else
-        *(unsigned *)to = (unsigned)number;
-    return true;
+    uint64_t ns = 0;
+    const bool good = read_number(r, name, TIME_MAX_NS, &ns);
+    *ret_ns = (int64_t)ns;
+    return good;
 }
 
-/* Takes a member whose value is told as text, with or without quotes. */
-static bool set_member(reading *r, const char *name, const char *value)
+/* Printable ASCII that needs no escapes. */
+static bool read_word(const reading *r, const char *name, char ret_word[WORD_MAX])
 {
-    for (size_t i = 0; i < r->count; i++) {
-        const member *m = &r->members[i];
-        if (strcmp(name, m->name) != 0)
-            continue;
-        if (r->found & 1u << i)
-            return refuse(r, "\"%s\" is there twice", name);
-        r->found |= 1u << i;
-        if (m->type != KIND && m->type != WORD)
-            return set_number(r, m, value);
-        snprintf((char *)r->values + m->offset, WORD_MAX, "%s", value);
-        return true;
-    }
-    return true;
-}
-
-/* One `"name":value`. Returns what is behind it, or NULL. */
-static const char *read_member(const char *text, reading *r)
-{
-    char name[WORD_MAX];
-    char value[WORD_MAX];
-    const char *at = text;
-    text = read_word(text, name, sizeof name);
-    if (text == NULL || *(text = skip_blanks(text)) != ':') {
-        refuse(r, "the line is cut, or no JSON of names, numbers and plain words, at %.20s", *at ? at : "its end");
-        return NULL;
-    }
-    text = skip_blanks(text + 1);
-    if (*text == '"') {
-        text = read_word(text, value, sizeof value);
-    } else {
-        const size_t length = strcspn(text, " \t\r,}");
-        const bool fits = length > 0 && length < sizeof value;
-        if (fits) {
-            memcpy(value, text, length);
-            value[length] = '\0';
-        }
-        text = fits ? text + length : NULL;
-    }
-    if (text == NULL) {
-        refuse(r, "the value of \"%s\" is cut, or no number or plain word of at most %d characters", name,
-               WORD_MAX - 1);
-        return NULL;
-    }
-    return set_member(r, name, value) ? text : NULL;
-}
-
-static bool read_object(const char *line, reading *r)
-{
-    const char *text = skip_blanks(line);
-    if (*text != '{')
-        return refuse(r, "it is no JSON object");
-    do {
-        text = read_member(skip_blanks(text + 1), r);
-        if (text == NULL)
-            return false;
-        text = skip_blanks(text);
-    } while (*text == ',');
-    if (*text != '}')
-        return refuse(r, "the line is cut, or has something in place of a comma");
-    return *skip_blanks(text + 1) == '\0' || refuse(r, "something stands behind the object");
-}
-
-static bool has(const reading *r, const char *name)
-{
-    for (size_t i = 0; i < r->count; i++)
-        if (strcmp(name, r->members[i].name) == 0)
-            return r->found & 1u << i;
-    return false;
-}
-
-/* All of them, a list that NULL ends, are there. */
-static bool require(const reading *r, const char *const *names)
-{
-    for (; *names != NULL; names++)
-        if (!has(r, *names))
-            return refuse(r, "\"%s\" is missing", *names);
-    return true;
-}
-
-/* --- an event ------------------------------------------------------------------------------------ */
-
-typedef struct event_line {
-    torture_event event;
-    unsigned contender;
-    char kind[WORD_MAX];
-} event_line;
-
-static const member event_members[] = {
-    {"at", TIME, offsetof(event_line, event.at_ns), 0},
-    {"seen", TIME, offsetof(event_line, event.seen_ns), 0},
-    {"to", TIME, offsetof(event_line, event.to_ns), 0},
-    {"until", TIME, offsetof(event_line, event.until_ns), 0},
-    {"token", TOKEN, offsetof(event_line, event.token), 0},
-    {"kind", KIND, offsetof(event_line, kind), 0},
-    {"contender", COUNT, offsetof(event_line, contender), TORTURE_CONTENDERS_MAX - 1},
-    {"life", COUNT, offsetof(event_line, event.life), UINT32_MAX},
-    {"mutex", COUNT, offsetof(event_line, event.mutex), TORTURE_MUTEXES_MAX - 1},
-    {"what", WORD, offsetof(event_line, event.what), 0},
-};
-
-static bool set_kind(torture_event *event, const char *word)
-{
-    for (int kind = 0; kind < TORTURE_KIND_COUNT; kind++)
-        if (strcmp(word, torture_kind_word((torture_kind)kind)) == 0) {
-            event->kind = (torture_kind)kind;
-            return true;
-        }
-    return false;
+    simba__json value;
+    bool good;
+    ret_word[0] = '\0';
+    if (!find(r, name, &value, &good))
+        return good;
+    good = simba__json_text(value, ret_word, WORD_MAX);
+    for (const char *at = ret_word; *at != '\0'; at++)
+        good = good && *at >= ' ' && *at <= '~' && *at != '"' && *at != '\\';
+    return good || refuse(r, "the value of \"%s\" is no plain word of at most %d characters", name, WORD_MAX - 1);
 }
 
 /* What a line of each kind must have, beside its time. */
-static const char *const required[TORTURE_KIND_COUNT][7] = {
+static const char *const needed_members[TORTURE_KIND_COUNT][7] = {
     [TORTURE_CONTENDS] = {"contender"},
     [TORTURE_HOLDS] = {"contender", "mutex", "token", "seen", "to", "until"},
     [TORTURE_RELEASED] = {"contender", "mutex", "token", "what"},
@@ -266,32 +146,38 @@ static const char *const required[TORTURE_KIND_COUNT][7] = {
     [TORTURE_ENDED] = {"contender", "what"},
 };
 
-/* The judge relies on the order of the times. */
-static bool is_in_order(const reading *r, const torture_event *event)
-{
-    if (event->kind == TORTURE_HOLDS && event->seen_ns < event->at_ns)
-        return refuse(r, "\"seen\" is before \"at\"");
-    if (has(r, "to") && event->to_ns < event->at_ns)
-        return refuse(r, "\"to\" is before \"at\"");
-    if (event->kind == TORTURE_HOLDS && event->until_ns < event->to_ns)
-        return refuse(r, "\"until\" is before \"to\"");
-    return true;
-}
-
 bool torture_event_read(const char *line, torture_event *ret_event, char ret_flaw[TORTURE_FLAW_MAX])
 {
     static const char *const always[] = {"at", "kind", NULL};
-    event_line read = {0};
-    reading r = {event_members, sizeof event_members / sizeof *event_members, 0, &read, NULL};
-    r.flaw = ret_flaw;
-    if (!read_object(line, &r) || !require(&r, always))
+    torture_event e = {0};
+    reading r = {.needed = always, .flaw = ret_flaw};
+    char kind[WORD_MAX];
+    uint64_t contender = UINT64_MAX;
+    uint64_t life = 0;
+    uint64_t mutex = 0;
+    if (!read_object(line, &r) || !read_time(&r, "at", &e.at_ns) || !read_word(&r, "kind", kind))
         return false;
-    if (!set_kind(&read.event, read.kind))
-        return refuse(&r, "\"kind\" is %s, which is none", read.kind);
-    if (!require(&r, required[read.event.kind]) || !is_in_order(&r, &read.event))
+    while (e.kind < TORTURE_KIND_COUNT && strcmp(kind, torture_kind_word(e.kind)) != 0)
+        e.kind++;
+    if (e.kind == TORTURE_KIND_COUNT)
+        return refuse(&r, "\"kind\" is %s, which is none", kind);
+    r.needed = needed_members[e.kind];
+    if (!read_number(&r, "contender", TORTURE_CONTENDERS_MAX - 1, &contender) ||
+        !read_number(&r, "life", UINT32_MAX, &life) || !read_number(&r, "mutex", TORTURE_MUTEXES_MAX - 1, &mutex) ||
+        !read_number(&r, "token", UINT64_MAX, &e.token) || !read_time(&r, "seen", &e.seen_ns) ||
+        !read_time(&r, "to", &e.to_ns) || !read_time(&r, "until", &e.until_ns) || !read_word(&r, "what", e.what))
         return false;
-    read.event.contender = has(&r, "contender") ? (int)read.contender : TORTURE_EVERYBODY;
-    *ret_event = read.event;
+    /* The judge relies on the order of the times. */
+    if (e.kind == TORTURE_HOLDS && e.seen_ns < e.at_ns)
+        return refuse(&r, "\"seen\" is before \"at\"");
+    if (simba__json_get(r.line, "to").length > 0 && e.to_ns < e.at_ns)
+        return refuse(&r, "\"to\" is before \"at\"");
+    if (e.kind == TORTURE_HOLDS && e.until_ns < e.to_ns)
+        return refuse(&r, "\"until\" is before \"to\"");
+    e.contender = contender == UINT64_MAX ? TORTURE_EVERYBODY : (int)contender;
+    e.life = (unsigned)life;
+    e.mutex = (unsigned)mutex;
+    *ret_event = e;
     return true;
 }
 
@@ -309,39 +195,29 @@ size_t torture_setup_write(const torture_setup *setup, char ret_line[TORTURE_LIN
     return (size_t)length;
 }
 
-typedef struct setup_line {
-    torture_setup setup;
-    unsigned contenders;
-    char kind[WORD_MAX];
-} setup_line;
-
-static const member setup_members[] = {
-    {"kind", KIND, offsetof(setup_line, kind), 0},
-    {"seed", TOKEN, offsetof(setup_line, setup.seed), 0},
-    {"contenders", COUNT, offsetof(setup_line, contenders), TORTURE_CONTENDERS_MAX},
-    {"mutexes", COUNT, offsetof(setup_line, setup.mutexes), TORTURE_MUTEXES_MAX},
-    {"lease", TIME, offsetof(setup_line, setup.lease_ns), 0},
-    {"outage", TIME, offsetof(setup_line, setup.outage_ns), 0},
-    {"takeover", TIME, offsetof(setup_line, setup.takeover_ns), 0},
-    {"handover", TIME, offsetof(setup_line, setup.handover_ns), 0},
-};
-
 bool torture_setup_read(const char *line, torture_setup *ret_setup, char ret_flaw[TORTURE_FLAW_MAX])
 {
     static const char *const always[] = {"kind", "contenders", "mutexes", "lease", "takeover", "handover", NULL};
-    setup_line read = {0};
-    reading r = {setup_members, sizeof setup_members / sizeof *setup_members, 0, &read, NULL};
-    r.flaw = ret_flaw;
-    if (!read_object(line, &r))
+    torture_setup s = {0};
+    reading r = {.needed = always, .flaw = ret_flaw};
+    char kind[WORD_MAX];
+    uint64_t contenders = 0;
+    uint64_t mutexes = 0;
+    if (!read_object(line, &r) || !read_word(&r, "kind", kind))
         return false;
-    if (strcmp(read.kind, "run") != 0)
+    if (strcmp(kind, "run") != 0)
         return refuse(&r, "\"kind\" of the first line is not \"run\"");
-    if (!require(&r, always))
+    if (!read_number(&r, "seed", UINT64_MAX, &s.seed) ||
+        !read_number(&r, "contenders", TORTURE_CONTENDERS_MAX, &contenders) ||
+        !read_number(&r, "mutexes", TORTURE_MUTEXES_MAX, &mutexes) || !read_time(&r, "lease", &s.lease_ns) ||
+        !read_time(&r, "outage", &s.outage_ns) || !read_time(&r, "takeover", &s.takeover_ns) ||
+        !read_time(&r, "handover", &s.handover_ns))
         return false;
-    read.setup.contenders = (int)read.contenders;
-    if (read.setup.contenders < 1 || read.setup.mutexes < 1 || read.setup.takeover_ns <= 0)
+    if (contenders < 1 || mutexes < 1 || s.takeover_ns <= 0)
         return refuse(&r, "\"contenders\", \"mutexes\" or \"takeover\" is 0");
-    *ret_setup = read.setup;
+    s.contenders = (int)contenders;
+    s.mutexes = (unsigned)mutexes;
+    *ret_setup = s;
     return true;
 }
 

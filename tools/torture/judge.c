@@ -153,34 +153,31 @@ static int64_t trouble_ns(const judge *j, int contender, unsigned kinds, int64_t
 
 /* Trouble with the store counts by itself only if nothing was done to the contender: a fault that is too short to be a cause does
  * not become one because requests failed while it lasted. */
-static bool has_cause(const judge *j, const torture_reign *reign)
-{
-    const int64_t from_ns = reign->ended_ns - j->setup->lease_ns - SETTLED_NS;
-    const int64_t to_ns = reign->ended_ns;
-    const int64_t fault_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns);
-    const int64_t store_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns);
-    const int64_t ours_ns =
-        trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST), from_ns, to_ns);
-    return (ours_ns > 0 && ours_ns >= j->setup->outage_ns) || (fault_ns == 0 && store_ns > 0);
-}
-
 static void check_losses(judge *j)
 {
+    const torture_setup *setup = j->setup;
     for (size_t i = 0; i < j->verdict->reign_count; i++) {
         const torture_reign *reign = &j->verdict->reigns[i];
         if (!reign->released || was_wanted(reign))
             continue;
         j->verdict->losses++;
         const int64_t left_ns = reign->until_ns - reign->ended_ns;
+        const int64_t from_ns = reign->ended_ns - setup->lease_ns - SETTLED_NS;
+        const int64_t to_ns = reign->ended_ns;
+        const int64_t fault_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns);
+        const int64_t store_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns);
+        const int64_t ours_ns =
+            trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST), from_ns, to_ns);
+        const bool has_cause = (ours_ns > 0 && ours_ns >= setup->outage_ns) || (fault_ns == 0 && store_ns > 0);
         if (left_ns > ROUNDING_NS)
             find(j, TORTURE_KEPT, reign->mutex, reign->ended_ns, left_ns,
                  "the store ended the lease of contender %d (token %" PRIu64 ") on mutex %u %.3f s early: %s",
                  reign->contender, reign->token, reign->mutex, seconds(left_ns), reign->why);
-        else if (!has_cause(j, reign))
+        else if (!has_cause)
             find(j, TORTURE_CAUSE, reign->mutex, reign->ended_ns, 0,
                  "contender %d lost mutex %u (token %" PRIu64
                  ", %s), and nothing had happened to it that lasted for %.3f s",
-                 reign->contender, reign->mutex, reign->token, reign->why, seconds(j->setup->outage_ns));
+                 reign->contender, reign->mutex, reign->token, reign->why, seconds(setup->outage_ns));
     }
 }
 
@@ -190,51 +187,72 @@ static void check_losses(judge *j)
 typedef struct gap {
     unsigned mutex;
     torture_end after;
-    int64_t from_ns;
-    int64_t to_ns; /* somebody leads, or the end */
+    int64_t from_ns; /* -1: there is none */
+    int64_t to_ns;   /* somebody leads, or the end */
 } gap;
 
-/* The fault that a loss was about: the last one that had begun before it. */
-static const torture_span *fault_before(const judge *j, const torture_reign *reign)
+/* A holder that cannot be heard of ends when that began, not when it finds out: others are counted on from there. The fault that a
+ * loss was about is the last one that had begun before it. */
+static gap gap_after(const judge *j, const torture_reign *reign)
 {
-    const torture_span *last = NULL;
+    gap g = {.mutex = reign->mutex, .after = TORTURE_END_OTHER, .from_ns = reign->ended_ns};
+    const torture_span *fault = NULL;
+    if (reign->killed)
+        g.after = TORTURE_END_KILL;
+    else if (reign->released && was_wanted(reign))
+        g.after = TORTURE_END_HAND_OVER;
+    if (!reign->released || g.after != TORTURE_END_OTHER)
+        return g;
     for (size_t i = 0; i < j->troubles.count; i++) {
         const torture_span *span = &j->troubles.spans[i];
         if (span->trouble == TORTURE_BY_FAULT && torture_span_hits(span, reign->contender) &&
             span->from_ns <= reign->ended_ns && span->to_ns >= reign->ended_ns - j->setup->lease_ns - SETTLED_NS &&
-            (last == NULL || span->from_ns > last->from_ns))
-            last = span;
+            (fault == NULL || span->from_ns > fault->from_ns))
+            fault = span;
     }
-    return last;
-}
-
-/* A holder that cannot be heard of ends when that began, not when it finds out: others are counted on from there. One that has not
- * ended has from_ns -1. */
-static gap gap_after(const judge *j, const torture_reign *reign)
-{
-    gap g = {.mutex = reign->mutex, .after = TORTURE_END_OTHER, .from_ns = reign->ended_ns};
-    if (reign->killed) {
-        g.after = TORTURE_END_KILL;
-    } else if (reign->released && was_wanted(reign)) {
-        g.after = TORTURE_END_HAND_OVER;
-    } else if (reign->released) {
-        const torture_span *fault = fault_before(j, reign);
-        if (fault != NULL) {
-            g.after = strcmp(fault->what, "pause") == 0 ? TORTURE_END_PAUSE : TORTURE_END_NETWORK;
-            g.from_ns = fault->from_ns;
-        }
+    if (fault != NULL) {
+        g.after = strcmp(fault->what, "pause") == 0 ? TORTURE_END_PAUSE : TORTURE_END_NETWORK;
+        g.from_ns = fault->from_ns;
     }
     return g;
 }
 
-static bool overlaps(const torture_span *span, int64_t from_ns, int64_t to_ns)
+/* Had this contender trouble in this time? TORTURE_EVERYBODY: had anybody? */
+static bool is_troubled(const judge *j, int contender, int64_t from_ns, int64_t to_ns)
 {
-    return span->from_ns < to_ns && span->to_ns > from_ns;
+    for (size_t i = 0; i < j->troubles.count; i++) {
+        const torture_span *span = &j->troubles.spans[i];
+        if (span->from_ns < to_ns && span->to_ns > from_ns &&
+            (contender == TORTURE_EVERYBODY || torture_span_hits(span, contender)))
+            return true;
+    }
+    return false;
 }
 
-/* The last moment at which anything began or ended to be the matter with anybody, and since when the promise counts therefore. */
-static int64_t counted_from(const judge *j, const gap *g)
+/* Does any contender contend in all of this time, without trouble? */
+static bool somebody_waits(const judge *j, int64_t from_ns, int64_t to_ns)
 {
+    for (int contender = 0; contender < j->setup->contenders; contender++) {
+        bool contends = false;
+        for (size_t i = 0; i < j->history->count && j->history->events[i].at_ns < to_ns; i++) {
+            const torture_event *event = &j->history->events[i];
+            if (event->contender != contender)
+                continue;
+            if (event->kind == TORTURE_CONTENDS)
+                contends = contends || event->at_ns <= from_ns;
+            else if (event->kind == TORTURE_KILLED || event->kind == TORTURE_ENDED || event->kind == TORTURE_ASKED ||
+                     event->kind == TORTURE_STOPPED)
+                contends = false;
+        }
+        if (contends && !is_troubled(j, contender, from_ns, to_ns))
+            return true;
+    }
+    return false;
+}
+
+static void check_gap(judge *j, const gap *g)
+{
+    /* The promise counts from the last moment at which anything began or ended to be the matter with anybody. */
     int64_t from_ns = g->from_ns;
     for (size_t i = 0; i < j->troubles.count; i++) {
         const torture_span *span = &j->troubles.spans[i];
@@ -244,59 +262,13 @@ static int64_t counted_from(const judge *j, const gap *g)
         if (ends && span->to_ns > from_ns && span->to_ns < g->to_ns)
             from_ns = span->to_ns;
     }
-    return from_ns;
-}
-
-static bool is_quiet(const judge *j, int64_t from_ns, int64_t to_ns)
-{
-    for (size_t i = 0; i < j->troubles.count; i++)
-        if (overlaps(&j->troubles.spans[i], from_ns, to_ns))
-            return false;
-    return true;
-}
-
-/* Does this contender contend in all of this time, without trouble? */
-static bool is_waiting(const judge *j, int contender, int64_t from_ns, int64_t to_ns)
-{
-    bool contends = false;
-    for (size_t i = 0; i < j->history->count && j->history->events[i].at_ns < to_ns; i++) {
-        const torture_event *event = &j->history->events[i];
-        if (event->contender != contender)
-            continue;
-        if (event->kind == TORTURE_CONTENDS)
-            contends = contends || event->at_ns <= from_ns;
-        else if (event->kind == TORTURE_KILLED || event->kind == TORTURE_ENDED || event->kind == TORTURE_ASKED ||
-                 event->kind == TORTURE_STOPPED)
-            contends = false;
-    }
-    for (size_t i = 0; contends && i < j->troubles.count; i++)
-        contends =
-            !torture_span_hits(&j->troubles.spans[i], contender) || !overlaps(&j->troubles.spans[i], from_ns, to_ns);
-    return contends;
-}
-
-static bool somebody_waits(const judge *j, int64_t from_ns, int64_t to_ns)
-{
-    for (int contender = 0; contender < j->setup->contenders; contender++)
-        if (is_waiting(j, contender, from_ns, to_ns))
-            return true;
-    return false;
-}
-
-/* A hand-over is quick where nothing was wrong before it and somebody waited. Otherwise the release may not have reached the store, or
- * the push not the waiter, and it is like the end of a leader that is not heard of any more. */
-static int64_t limit_of(const judge *j, const gap *g)
-{
+    /* A hand-over is quick where nothing was wrong before it and somebody waited. Otherwise the release may not have reached
+     * the store, or the push not the waiter, and it is like the end of a leader that is not heard of any more. */
     const int64_t settled_ns = g->from_ns - SETTLED_NS;
-    const bool disturbed = g->after == TORTURE_END_HAND_OVER &&
-                           (!is_quiet(j, settled_ns, g->to_ns) || !somebody_waits(j, settled_ns, g->to_ns));
-    return torture_promised_ns(j->setup, disturbed ? TORTURE_END_KILL : g->after);
-}
-
-static void check_gap(judge *j, const gap *g)
-{
-    const int64_t from_ns = counted_from(j, g);
-    const int64_t limit_ns = limit_of(j, g);
+    const bool disturbed =
+        g->after == TORTURE_END_HAND_OVER &&
+        (is_troubled(j, TORTURE_EVERYBODY, settled_ns, g->to_ns) || !somebody_waits(j, settled_ns, g->to_ns));
+    const int64_t limit_ns = torture_promised_ns(j->setup, disturbed ? TORTURE_END_KILL : g->after);
     const int64_t took_ns = g->to_ns - from_ns;
     if (took_ns > limit_ns && somebody_waits(j, from_ns, from_ns + limit_ns))
         find(j, TORTURE_IN_TIME, g->mutex, from_ns, took_ns - limit_ns,
@@ -304,61 +276,41 @@ static void check_gap(judge *j, const gap *g)
              g->after == TORTURE_END_START ? "the start" : torture_end_word(g->after), seconds(limit_ns));
 }
 
-static void note_wait(judge *j, const gap *g)
-{
-    torture_times *times = &j->verdict->times[g->after];
-    const int64_t took_ns = g->to_ns - g->from_ns;
-    j->waits[g->after][times->count++] = took_ns;
-    if (times->count == 1 || took_ns > times->longest_ns) {
-        times->longest_ns = took_ns;
-        times->longest_at_ns = g->from_ns;
-        times->longest_mutex = g->mutex;
-    }
-}
-
-/* When the first contender began, or never. */
-static int64_t first_contends(const judge *j)
-{
-    for (size_t i = 0; i < j->history->count; i++)
-        if (j->history->events[i].kind == TORTURE_CONTENDS)
-            return j->history->events[i].at_ns;
-    return j->stop_ns;
-}
-
-/* Follow one mutex from leader to leader. Where two lead at once there is no gap between them, and nothing to judge here. */
-static void check_mutex(judge *j, unsigned mutex, const torture_reign *reigns, size_t count)
-{
-    gap g = {.mutex = mutex, .after = TORTURE_END_START, .from_ns = first_contends(j)};
-    for (size_t i = 0; i < count && reigns[i].begun_ns < j->stop_ns; i++) {
-        g.to_ns = reigns[i].begun_ns;
-        if (g.from_ns >= 0 && g.from_ns <= g.to_ns) {
-            note_wait(j, &g);
-            check_gap(j, &g);
-        }
-        g = gap_after(j, &reigns[i]);
-    }
-    g.to_ns = j->stop_ns;
-    if (g.from_ns >= 0 && g.from_ns < g.to_ns)
-        check_gap(j, &g);
-}
-
+/* Follow each mutex from leader to leader. Where two lead at once there is no gap between them, and nothing to judge here. */
 static void check_times(judge *j)
 {
-    const torture_verdict *verdict = j->verdict;
+    torture_verdict *verdict = j->verdict;
     size_t at = 0;
+    int64_t start_ns = j->stop_ns; /* when the first contender began */
+    for (size_t i = j->history->count; i-- > 0;)
+        if (j->history->events[i].kind == TORTURE_CONTENDS)
+            start_ns = j->history->events[i].at_ns;
     for (unsigned mutex = 0; mutex < j->setup->mutexes; mutex++) {
-        size_t count = 0;
-        while (at + count < verdict->reign_count && verdict->reigns[at + count].mutex == mutex)
-            count++;
-        check_mutex(j, mutex, verdict->reigns + at, count);
-        at += count;
+        gap g = {.mutex = mutex, .after = TORTURE_END_START, .from_ns = start_ns};
+        for (; at < verdict->reign_count && verdict->reigns[at].mutex == mutex; at++) {
+            const torture_reign *reign = &verdict->reigns[at];
+            torture_times *times = &verdict->times[g.after];
+            if (reign->begun_ns >= j->stop_ns)
+                continue;
+            g.to_ns = reign->begun_ns;
+            if (g.from_ns >= 0 && g.from_ns <= g.to_ns) {
+                const int64_t took_ns = g.to_ns - g.from_ns;
+                j->waits[g.after][times->count++] = took_ns;
+                if (times->count == 1 || took_ns > times->longest_ns) {
+                    times->longest_ns = took_ns;
+                    times->longest_at_ns = g.from_ns;
+                    times->longest_mutex = mutex;
+                }
+                check_gap(j, &g);
+            }
+            g = gap_after(j, reign);
+        }
+        g.to_ns = j->stop_ns;
+        if (g.from_ns >= 0 && g.from_ns < g.to_ns)
+            check_gap(j, &g);
     }
-}
-
-static void find_medians(judge *j)
-{
     for (int end = 0; end < TORTURE_END_COUNT; end++) {
-        torture_times *times = &j->verdict->times[end];
+        torture_times *times = &verdict->times[end];
         if (times->count == 0)
             continue;
         qsort(j->waits[end], times->count, sizeof *j->waits[end], by_value);
@@ -366,56 +318,25 @@ static void find_medians(judge *j)
     }
 }
 
-/* --- the rest ----------------------------------------------------------------------------------------- */
-
-static void check_alive(judge *j)
-{
-    for (size_t i = 0; i < j->history->count; i++) {
-        const torture_event *event = &j->history->events[i];
-        if (event->kind == TORTURE_ENDED)
-            find(j, TORTURE_ALIVE, 0, event->at_ns, 0, "contender %d ended by itself: %s", event->contender,
-                 event->what);
-    }
-}
-
-/* Count the troubles that the host and the store had by themselves. */
-static void count_troubles(judge *j)
-{
-    for (size_t i = 0; i < j->troubles.count; i++) {
-        const torture_span *span = &j->troubles.spans[i];
-        const int64_t from_ns = span->from_ns - SETTLED_NS;
-        const bool by_itself = trouble_ns(j, span->contender, BIT(TORTURE_BY_FAULT), from_ns, span->to_ns) == 0;
-        j->verdict->late += by_itself && span->trouble == TORTURE_BY_HOST;
-        j->verdict->failed += by_itself && span->trouble == TORTURE_BY_STORE;
-    }
-}
-
-/* The end of the run, and the moment at which all were asked to stop. */
-static int64_t find_end(judge *j)
-{
-    int64_t end_ns = 0;
-    j->stop_ns = INT64_MAX;
-    for (size_t i = 0; i < j->history->count; i++) {
-        const torture_event *event = &j->history->events[i];
-        const int64_t to_ns = event->to_ns > event->at_ns ? event->to_ns : event->at_ns;
-        end_ns = to_ns > end_ns ? to_ns : end_ns;
-        if (event->kind == TORTURE_END && event->at_ns < j->stop_ns)
-            j->stop_ns = event->at_ns;
-    }
-    j->stop_ns = j->stop_ns == INT64_MAX ? end_ns : j->stop_ns;
-    return end_ns;
-}
+/* --- all of it ---------------------------------------------------------------------------------------- */
 
 void torture_judge(const torture_setup *setup, torture_history *history, torture_verdict *ret_verdict)
 {
-    judge j = {.setup = setup, .history = history, .verdict = ret_verdict};
+    judge j = {.setup = setup, .history = history, .stop_ns = INT64_MAX, .verdict = ret_verdict};
+    int64_t end_ns = 0;
     memset(ret_verdict, 0, sizeof *ret_verdict);
     ret_verdict->kept = true;
     torture_history_sort(history);
-    ret_verdict->length_ns = find_end(&j);
-    j.troubles = torture_spans_of(history, ret_verdict->length_ns);
+    for (const torture_event *event = history->events; event < history->events + history->count; event++) {
+        end_ns = max64(end_ns, max64(event->to_ns, event->at_ns));
+        if (event->kind == TORTURE_END)
+            j.stop_ns = min64(j.stop_ns, event->at_ns);
+    }
+    j.stop_ns = j.stop_ns == INT64_MAX ? end_ns : j.stop_ns;
+    ret_verdict->length_ns = end_ns;
+    j.troubles = torture_spans_of(history, end_ns);
     qsort(j.troubles.spans, j.troubles.count, sizeof *j.troubles.spans, by_begin);
-    ret_verdict->reigns = torture_reigns_of(history, ret_verdict->length_ns, &ret_verdict->reign_count);
+    ret_verdict->reigns = torture_reigns_of(history, end_ns, &ret_verdict->reign_count);
     for (int end = 0; end < TORTURE_END_COUNT; end++) {
         j.waits[end] = calloc(ret_verdict->reign_count + 1, sizeof *j.waits[end]);
         if (j.waits[end] == NULL)
@@ -424,10 +345,19 @@ void torture_judge(const torture_setup *setup, torture_history *history, torture
     check_alone(&j);
     check_tokens(&j);
     check_losses(&j);
-    check_alive(&j);
+    for (const torture_event *event = history->events; event < history->events + history->count; event++)
+        if (event->kind == TORTURE_ENDED)
+            find(&j, TORTURE_ALIVE, 0, event->at_ns, 0, "contender %d ended by itself: %s", event->contender,
+                 event->what);
     check_times(&j);
-    find_medians(&j);
-    count_troubles(&j);
+    /* The troubles that the host and the store had by themselves. */
+    for (size_t i = 0; i < j.troubles.count; i++) {
+        const torture_span *span = &j.troubles.spans[i];
+        const int64_t from_ns = span->from_ns - SETTLED_NS;
+        const bool by_itself = trouble_ns(&j, span->contender, BIT(TORTURE_BY_FAULT), from_ns, span->to_ns) == 0;
+        ret_verdict->late += by_itself && span->trouble == TORTURE_BY_HOST;
+        ret_verdict->failed += by_itself && span->trouble == TORTURE_BY_STORE;
+    }
     for (int end = 0; end < TORTURE_END_COUNT; end++)
         free(j.waits[end]);
     free(j.troubles.spans);

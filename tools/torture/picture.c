@@ -98,30 +98,6 @@ static void draw_waiting(picture *p, const torture_history *history, int contend
         add_segment(p, contender, since_ns, p->to_ns, TIMELINE_WAITING, "waits");
 }
 
-static void draw_reign(picture *p, const torture_reign *reign)
-{
-    char text[48];
-    const int64_t led_to_ns = reign->killed && reign->ended_ns < reign->claim_ns ? reign->ended_ns : reign->claim_ns;
-    snprintf(text, sizeof text, "token %" PRIu64, reign->token);
-    add_segment(p, reign->contender, reign->from_ns, led_to_ns, TIMELINE_OWNER, text);
-    if (reign->killed)
-        add_segment(p, reign->contender, led_to_ns, reign->claim_ns, TIMELINE_REMAINS, text);
-    add_mark(p, reign->contender, reign->from_ns, TIMELINE_ACQUIRED);
-    if (reign->released)
-        add_mark(p, reign->contender, reign->ended_ns,
-                 strcmp(reign->why, "stopped") == 0 ? TIMELINE_RELEASED : TIMELINE_LOST);
-}
-
-static void draw_fault(picture *p, const torture_report *report, const torture_span *span)
-{
-    if (span->trouble == TORTURE_BY_DEATH || span->trouble == TORTURE_BY_STORE)
-        return;
-    const char *what = span->trouble == TORTURE_BY_HOST ? "late" : span->what;
-    for (int i = 0; i < report->setup->contenders; i++)
-        if (torture_span_hits(span, i))
-            add_segment(p, i, span->from_ns, span->to_ns, TIMELINE_FAULT, what);
-}
-
 static void draw(const torture_report *report, picture *p)
 {
     const torture_spans spans = torture_spans_of(report->history, report->verdict->length_ns);
@@ -129,32 +105,36 @@ static void draw(const torture_report *report, picture *p)
     for (int i = 0; i < report->setup->contenders; i++) {
         snprintf(p->names[i], sizeof p->names[i], "contender-%d", i);
         p->rows[i] = (timeline_row){report->ids != NULL ? report->ids[i] : p->names[i], timeline_style((size_t)i)};
-    }
-    for (int i = 0; i < report->setup->contenders; i++)
         draw_waiting(p, report->history, i);
-    for (size_t i = 0; i < spans.count && !report->is_whole; i++)
-        draw_fault(p, report, &spans.spans[i]);
-    for (size_t i = 0; i < report->verdict->reign_count; i++)
-        if (report->verdict->reigns[i].mutex == p->mutex)
-            draw_reign(p, &report->verdict->reigns[i]);
+    }
+    for (const torture_span *span = spans.spans; span < spans.spans + spans.count && !report->is_whole; span++) {
+        if (span->trouble == TORTURE_BY_DEATH || span->trouble == TORTURE_BY_STORE)
+            continue;
+        for (int i = 0; i < report->setup->contenders; i++)
+            if (torture_span_hits(span, i))
+                add_segment(p, i, span->from_ns, span->to_ns, TIMELINE_FAULT,
+                            span->trouble == TORTURE_BY_HOST ? "late" : span->what);
+    }
+    for (size_t i = 0; i < report->verdict->reign_count; i++) {
+        const torture_reign *reign = &report->verdict->reigns[i];
+        char text[48];
+        if (reign->mutex != p->mutex)
+            continue;
+        const int64_t led_to_ns = reign->killed ? min64(reign->ended_ns, reign->claim_ns) : reign->claim_ns;
+        snprintf(text, sizeof text, "token %" PRIu64, reign->token);
+        add_segment(p, reign->contender, reign->from_ns, led_to_ns, TIMELINE_OWNER, text);
+        if (reign->killed)
+            add_segment(p, reign->contender, led_to_ns, reign->claim_ns, TIMELINE_REMAINS, text);
+        add_mark(p, reign->contender, reign->from_ns, TIMELINE_ACQUIRED);
+        if (reign->released)
+            add_mark(p, reign->contender, reign->ended_ns,
+                     strcmp(reign->why, "stopped") == 0 ? TIMELINE_RELEASED : TIMELINE_LOST);
+    }
     free(spans.spans);
 }
 
-static timeline timeline_of(const torture_report *report, const picture *p)
-{
-    return (timeline){
-        .rows = p->rows,
-        .row_count = (size_t)report->setup->contenders,
-        .segments = p->segments,
-        .segment_count = p->segment_count,
-        .marks = p->marks,
-        .mark_count = p->mark_count,
-        .to_ms = ms_of(p, p->to_ns),
-        .from_ms = p->from_ns / MS,
-    };
-}
-
-static picture *picture_new(const torture_report *report)
+/* As characters to the terminal, or as SVG to the file; NULL: not there. */
+static void print(const torture_report *report, const term *t, FILE *svg)
 {
     picture *p = calloc(1, sizeof *p);
     if (p == NULL)
@@ -167,11 +147,22 @@ static picture *picture_new(const torture_report *report)
     if (p->segments == NULL || p->marks == NULL || p->texts == NULL)
         abort();
     draw(report, p);
-    return p;
-}
-
-static void picture_free(picture *p)
-{
+    const timeline line = {
+        .rows = p->rows,
+        .row_count = (size_t)report->setup->contenders,
+        .segments = p->segments,
+        .segment_count = p->segment_count,
+        .marks = p->marks,
+        .mark_count = p->mark_count,
+        .to_ms = ms_of(p, p->to_ns),
+        .from_ms = p->from_ns / MS,
+    };
+    const bool kept = report->verdict->kept;
+    if (t != NULL)
+        timeline_print(&line, t);
+    if (svg != NULL)
+        timeline_svg(&line, kept ? "simba torture: the longest time without a leader" : report->verdict->worst.text,
+                     svg);
     free(p->segments);
     free(p->marks);
     free(p->texts);
@@ -180,19 +171,10 @@ static void picture_free(picture *p)
 
 void torture_picture_text(const torture_report *report, const term *t)
 {
-    picture *p = picture_new(report);
-    const timeline line = timeline_of(report, p);
-    timeline_print(&line, t);
-    picture_free(p);
+    print(report, t, NULL);
 }
 
 void torture_picture_svg(const torture_report *report, FILE *out)
 {
-    char title[256];
-    picture *p = picture_new(report);
-    const timeline line = timeline_of(report, p);
-    snprintf(title, sizeof title, "%s",
-             report->verdict->kept ? "simba torture: the longest time without a leader" : report->verdict->worst.text);
-    timeline_svg(&line, title, out);
-    picture_free(p);
+    print(report, NULL, out);
 }

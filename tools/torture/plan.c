@@ -63,11 +63,6 @@ static int64_t between(torture_plan *plan, int64_t low, int64_t high)
     return low + (int64_t)(draw(plan) % (uint64_t)(high - low + 1));
 }
 
-static bool one_in(torture_plan *plan, unsigned n)
-{
-    return draw(plan) % n == 0;
-}
-
 void torture_plan_init(torture_plan *plan, uint64_t seed, unsigned faults, unsigned mutexes, int64_t lease_ms,
                        int64_t short_ms)
 {
@@ -75,33 +70,23 @@ void torture_plan_init(torture_plan *plan, uint64_t seed, unsigned faults, unsig
     *plan = (torture_plan){seed, faults & TORTURE_ALL_FAULTS, mutexes, lease_ms, short_ms};
 }
 
-static torture_fault draw_fault(torture_plan *plan)
-{
-    torture_fault fault;
-    do
-        fault = (torture_fault)(draw(plan) % TORTURE_FAULT_COUNT);
-    while ((plan->faults & TORTURE_FAULT_BIT(fault)) == 0);
-    return fault;
-}
-
-/* Two in three outlast the lease, so that somebody else takes over meanwhile. The third is too short to cost anything. */
-static int64_t draw_length(torture_plan *plan)
-{
-    if (!one_in(plan, 3))
-        return between(plan, plan->lease_ms, plan->lease_ms + plan->lease_ms / 2);
-    return between(plan, plan->short_ms / 5, plan->short_ms * 4 / 5);
-}
-
 /* Every value is drawn whether it is used or not, so that the steps that follow do not depend on it. */
 torture_step torture_plan_next(torture_plan *plan)
 {
-    torture_step step = {.fault = draw_fault(plan)};
-    step.to_leader = !one_in(plan, 4);
+    torture_step step;
+    do
+        step.fault = (torture_fault)(draw(plan) % TORTURE_FAULT_COUNT);
+    while ((plan->faults & TORTURE_FAULT_BIT(step.fault)) == 0);
+    step.to_leader = draw(plan) % 4 != 0;
     step.mutex = (unsigned)(draw(plan) % plan->mutexes);
     step.pick = (unsigned)(draw(plan) >> 33);
     step.rest_ms = between(plan, REST_MIN_MS, REST_MAX_MS);
-    step.for_ms = draw_length(plan);
+    /* Two in three outlast the lease, so that somebody else takes over meanwhile. The third is too short to cost anything. */
+    if (draw(plan) % 3 != 0)
+        step.for_ms = between(plan, plan->lease_ms, plan->lease_ms + plan->lease_ms / 2);
+    else
+        step.for_ms = between(plan, plan->short_ms / 5, plan->short_ms * 4 / 5);
     step.late_ms = between(plan, LATE_MIN_MS, LATE_MAX_MS);
-    step.goes_on = one_in(plan, step.to_leader ? 4 : 2);
+    step.goes_on = draw(plan) % (step.to_leader ? 4 : 2) == 0;
     return step;
 }

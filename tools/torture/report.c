@@ -55,7 +55,7 @@ static void print_what_was_done(const torture_report *report, FILE *out)
                 report->verdict->late);
 }
 
-static void print_checks(const torture_verdict *verdict, const term *t)
+void torture_report_checks(const torture_verdict *verdict, const term *t)
 {
     for (int check = 0; check < TORTURE_CHECKS; check++) {
         const bool kept = verdict->broken[check] == 0;
@@ -80,7 +80,7 @@ static void print_times(const torture_report *report, FILE *out)
     }
 }
 
-static void print_findings(const torture_verdict *verdict, const term *t)
+void torture_report_findings(const torture_verdict *verdict, const term *t)
 {
     const size_t shown = verdict->finding_count < SHOWN_MAX ? verdict->finding_count : SHOWN_MAX;
     size_t all = 0;
@@ -101,13 +101,13 @@ void torture_report_text(const torture_report *report, const term *t)
     const torture_verdict *verdict = report->verdict;
     print_what_was_done(report, t->stream);
     fputc('\n', t->stream);
-    print_checks(verdict, t);
+    torture_report_checks(verdict, t);
     print_times(report, t->stream);
     if (verdict->kept) {
         fprintf(t->stream, "\n  %severy promise was kept%s\n", term_on(t, TERM_GREEN), term_off(t));
         return;
     }
-    print_findings(verdict, t);
+    torture_report_findings(verdict, t);
     fprintf(t->stream, "\n  The worst moment, of mutex %u:\n\n", verdict->worst.mutex);
     torture_picture_text(report, t);
     fprintf(t->stream, "\n  %spromises were broken%s\n", term_on(t, TERM_RED), term_off(t));

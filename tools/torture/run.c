@@ -8,38 +8,14 @@
 
 #define TIMEOUT_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
 
-/* The event that the run waits for. */
-typedef enum phase {
-    PHASE_SETTLE, /* that everybody is well and every mutex has a leader, or that this has taken too long */
-    PHASE_REST,   /* that the time before the next step is over */
-} phase;
-
 typedef struct run {
     const torture_options *options;
     torture_outcome *outcome;
     torture_contenders contenders;
     torture_plan plan;
-    torture_step step; /* the next one, in PHASE_REST; the last one, in PHASE_SETTLE */
-    phase phase;
-    int64_t until_ns; /* at the latest */
+    torture_step step; /* the next one, or the last one */
     cli_signals signals;
 } run;
-
-static bool has_settled(const run *r)
-{
-    if (torture_contenders_count_well(&r->contenders) < r->contenders.count)
-        return false;
-    for (unsigned mutex = 0; mutex < r->options->setup.mutexes; mutex++)
-        if (r->contenders.leaders[mutex] == TORTURE_NOBODY)
-            return false;
-    return true;
-}
-
-static void enter(run *r, phase next, int64_t for_ns)
-{
-    r->phase = next;
-    r->until_ns = torture_contenders_now(&r->contenders) + for_ns;
-}
 
 /* The contender that the step is for; TORTURE_NOBODY: there is none. At least one contender is always left alone. */
 static int choose(const run *r)
@@ -59,51 +35,52 @@ static int choose(const run *r)
     return count > 0 ? others[step->pick % count] : TORTURE_NOBODY;
 }
 
-static void take_step(run *r)
+/* Wait, for a signal too. */
+static void wait_for_news(run *r, int64_t until_ns)
 {
-    const int number = choose(r);
-    if (number != TORTURE_NOBODY)
-        torture_contenders_inflict(&r->contenders, number, &r->step);
-    /* However it goes on, the next step comes when nothing more is to be expected of this one. */
-    const bool goes_on = r->step.goes_on && number != TORTURE_NOBODY;
-    enter(r, PHASE_SETTLE, goes_on ? 0 : r->step.for_ms * MS + r->options->setup.takeover_ns);
-}
-
-static void go_on(run *r)
-{
-    const bool is_time = torture_contenders_now(&r->contenders) >= r->until_ns;
-    if (r->phase == PHASE_SETTLE && (is_time || has_settled(r))) {
-        r->step = torture_plan_next(&r->plan);
-        enter(r, PHASE_REST, r->step.rest_ms * MS);
-    } else if (r->phase == PHASE_REST && is_time) {
-        take_step(r);
-    }
-}
-
-static void take_signal(run *r)
-{
+    if (!torture_contenders_listen(&r->contenders, r->signals.fd, until_ns))
+        return;
     const int number = signals_read(&r->signals);
     if (signals_is_ending(number))
         r->outcome->interrupted = number;
 }
 
-static void torment(run *r)
+/* One step of the plan after the other. */
+static void take_steps(run *r)
 {
-    const int64_t end_ns = torture_contenders_now(&r->contenders) + r->options->duration_ms * MS;
-    enter(r, PHASE_SETTLE, r->options->setup.takeover_ns);
+    torture_contenders *contenders = &r->contenders;
+    const int64_t takeover_ns = r->options->setup.takeover_ns;
+    const int64_t end_ns = torture_contenders_now(contenders) + r->options->duration_ms * MS;
+    bool rests = false; /* until the time before the next step is over; otherwise it waits until all are well */
+    int64_t until_ns = torture_contenders_now(contenders) + takeover_ns; /* at the latest */
     for (;;) {
-        const int64_t now_ns = torture_contenders_now(&r->contenders);
-        if (now_ns >= end_ns || r->outcome->interrupted != 0 || torture_contenders_has_ended(&r->contenders))
+        const int64_t begun_ns = torture_contenders_now(contenders);
+        if (begun_ns >= end_ns || r->outcome->interrupted != 0 || torture_contenders_has_ended(contenders))
             return;
-        const int64_t heal_ns = torture_contenders_heal(&r->contenders, now_ns);
-        if (torture_contenders_listen(&r->contenders, r->signals.fd, min64(min64(heal_ns, r->until_ns), end_ns)))
-            take_signal(r);
-        go_on(r);
+        const int64_t heal_ns = torture_contenders_heal(contenders, begun_ns);
+        wait_for_news(r, min64(min64(heal_ns, until_ns), end_ns));
+        const int64_t now_ns = torture_contenders_now(contenders);
+        bool settled = torture_contenders_count_well(contenders) == contenders->count;
+        for (unsigned mutex = 0; mutex < r->options->setup.mutexes; mutex++)
+            settled = settled && contenders->leaders[mutex] != TORTURE_NOBODY;
+        if (!rests && (settled || now_ns >= until_ns)) {
+            r->step = torture_plan_next(&r->plan);
+            rests = true;
+            until_ns = now_ns + r->step.rest_ms * MS;
+        } else if (rests && now_ns >= until_ns) {
+            const int number = choose(r);
+            if (number != TORTURE_NOBODY)
+                torture_contenders_inflict(contenders, number, &r->step);
+            /* However it goes on, the next step comes when nothing more is to be expected of this one. */
+            const bool goes_on = r->step.goes_on && number != TORTURE_NOBODY;
+            rests = false;
+            until_ns = torture_contenders_now(contenders) + (goes_on ? 0 : r->step.for_ms * MS + takeover_ns);
+        }
     }
 }
 
 /* A second signal ends the waiting. */
-static void dismiss(run *r)
+static void stop_all(run *r)
 {
     torture_contenders *contenders = &r->contenders;
     const int interrupted = r->outcome->interrupted;
@@ -114,8 +91,7 @@ static void dismiss(run *r)
     const int64_t until_ns = torture_contenders_now(contenders) + timeout_ns;
     while (!torture_contenders_has_ended(contenders) && torture_contenders_now(contenders) < until_ns &&
            r->outcome->interrupted == 0)
-        if (torture_contenders_listen(contenders, r->signals.fd, until_ns))
-            take_signal(r);
+        wait_for_news(r, until_ns);
     if (r->outcome->interrupted == 0)
         r->outcome->interrupted = interrupted;
 }
@@ -136,8 +112,8 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome)
                       outage_ms > 0 ? outage_ms : lease_ms / 4);
     const int started = torture_contenders_start(&r.contenders, options, ret_outcome);
     if (started == 0) {
-        torment(&r);
-        dismiss(&r);
+        take_steps(&r);
+        stop_all(&r);
     } else {
         code = cli_fail(options->command, CLI_SYSTEM, "the contenders could not be started: %s.", strerror(-started));
     }

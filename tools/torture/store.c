@@ -30,30 +30,6 @@ static int open_store(const cli_globals *globals, const torture_options *options
     return code;
 }
 
-/* Names that nobody else uses. */
-static int name_mutexes(torture_options *options)
-{
-    char id[SIMBA_ID_MAX + 1];
-    if (options->mutexes[0][0] != '\0')
-        return CLI_GO;
-    if (simba_id_uuid(id) < 0)
-        return cli_fail(options->command, CLI_SYSTEM, "the system has no randomness to give.");
-    for (unsigned i = 0; i < options->setup.mutexes; i++)
-        snprintf(options->mutexes[i], sizeof options->mutexes[i], "%s-%.12s-%u", options->command, id, i);
-    return CLI_GO;
-}
-
-static int take_once(simba_client *client, const char *command, const char *mutex)
-{
-    simba_locker *locker = NULL;
-    simba_error error = {0, ""};
-    error.code = simba_locker_new(client, mutex, NULL, &error, &locker);
-    if (error.code == 0)
-        error.code = simba_locker_acquire(locker, TIMEOUT_MS, &error);
-    simba_locker_free(locker); /* gives it back */
-    return error.code == 0 ? CLI_GO : cli_failure(command, &error);
-}
-
 /* Where transitions or sessions are shorter than this, nothing is promised about outages over a network. */
 #define TRANSITION_MIN_MS 1000
 #define SESSION_MIN_MS 3000
@@ -88,29 +64,21 @@ static void find_promises(const simba_settings *settings, torture_options *optio
     setup->handover_ns = (timing->initial_delay_ms + SLACK_MS) * MS;
 }
 
-static int try_mutexes(simba_client *client, torture_options *options)
-{
-    simba_settings settings = SIMBA_SETTINGS_INIT;
-    int code = CLI_GO;
-    for (unsigned i = 0; i < options->setup.mutexes && code == CLI_GO; i++)
-        code = take_once(client, options->command, options->mutexes[i]);
-    if (code != CLI_GO || simba_client_settings(client, &settings) < 0)
-        return code;
-    find_promises(&settings, options);
-    if (settings.reach != SIMBA_REACH_PROCESS)
-        return CLI_GO;
-    return cli_fail(options->command, CLI_CONFIG, "%s is seen by one process only, and this takes several.",
-                    simba_client_url(client));
-}
-
-/* Only a store that keeps leases by their time has a ttl that could be set: where leases are sessions, it is an error. */
-static int find_timing(const cli_globals *globals, torture_options *options)
+int torture_store_try(const cli_globals *globals, torture_options *options)
 {
     simba_client *client = NULL;
     simba_settings settings = SIMBA_SETTINGS_INIT;
+    char id[SIMBA_ID_MAX + 1];
+    if (options->mutexes[0][0] == '\0') { /* names that nobody else uses */
+        if (simba_id_uuid(id) < 0)
+            return cli_fail(options->command, CLI_SYSTEM, "the system has no randomness to give.");
+        for (unsigned i = 0; i < options->setup.mutexes; i++)
+            snprintf(options->mutexes[i], sizeof options->mutexes[i], "%s-%.12s-%u", options->command, id, i);
+    }
+    /* Only a store that keeps leases by their time has a ttl that could be set: where leases are sessions, it is an error. */
     options->timing.ttl_ms = globals->ttl_ms;
     options->timing.transition_ms = globals->transition_ms;
-    const int code = open_store(globals, options, &client);
+    int code = open_store(globals, options, &client);
     if (code != CLI_GO)
         return code;
     if (simba_client_settings(client, &settings) == 0 && settings.session_ms == 0) {
@@ -118,48 +86,50 @@ static int find_timing(const cli_globals *globals, torture_options *options)
         options->timing.transition_ms = cli_duration(globals->transition_ms, options->url, "transition", LEASE_MS);
     }
     simba_client_close(client);
-    return CLI_GO;
-}
 
-int torture_store_try(const cli_globals *globals, torture_options *options)
-{
-    simba_client *client = NULL;
-    int code = name_mutexes(options);
-    if (code == CLI_GO)
-        code = find_timing(globals, options);
-    if (code == CLI_GO)
-        code = open_store(globals, options, &client);
+    code = open_store(globals, options, &client);
     if (code != CLI_GO)
         return code;
-    code = try_mutexes(client, options);
+    for (unsigned i = 0; i < options->setup.mutexes && code == CLI_GO; i++) {
+        simba_locker *locker = NULL;
+        simba_error error = {0, ""};
+        error.code = simba_locker_new(client, options->mutexes[i], NULL, &error, &locker);
+        if (error.code == 0)
+            error.code = simba_locker_acquire(locker, TIMEOUT_MS, &error);
+        simba_locker_free(locker); /* gives it back */
+        if (error.code != 0)
+            code = cli_failure(options->command, &error);
+    }
+    if (code == CLI_GO && simba_client_settings(client, &settings) == 0) {
+        find_promises(&settings, options);
+        if (settings.reach == SIMBA_REACH_PROCESS)
+            code = cli_fail(options->command, CLI_CONFIG, "%s is seen by one process only, and this takes several.",
+                            simba_client_url(client));
+    }
     simba_client_close(client);
     return code;
 }
 
 /* --- afterwards --------------------------------------------------------------------------------------- */
 
-/* A contender that was killed at the end holds its mutex until its lease is over. */
-static int forget(simba_client *client, const char *mutex, int64_t until_ns, simba_error *error)
-{
-    const struct timespec pause = {0, FORGET_PAUSE_MS * MS};
-    int code;
-    while ((code = simba_client_forget(client, mutex, error)) == SIMBA_ESTATE && clock_boot_ns() < until_ns)
-        nanosleep(&pause, NULL);
-    return code == SIMBA_ENOTFOUND ? 0 : code;
-}
-
 void torture_store_forget(const cli_globals *globals, const torture_options *options)
 {
+    const struct timespec pause = {0, FORGET_PAUSE_MS * MS};
     simba_client *client = NULL;
+    simba_error error = {0, ""};
     if (open_store(globals, options, &client) != CLI_GO)
-        return; /* it has been said */
+        return; /* the reason was printed */
     const int64_t until_ns = clock_boot_ns() + options->setup.takeover_ns;
-    for (unsigned i = 0; i < options->setup.mutexes; i++) {
-        simba_error error = {0, ""};
-        if (forget(client, options->mutexes[i], until_ns, &error) == 0)
-            continue;
-        cli_warn(options->command, "the mutex %s stays in the store: %s.", options->mutexes[i], error.text);
-        break; /* the others have the same trouble */
+    int code = 0;
+    for (unsigned i = 0; i < options->setup.mutexes && code == 0; i++) {
+        /* A contender that was killed at the end holds its mutex until its lease is over. */
+        while ((code = simba_client_forget(client, options->mutexes[i], &error)) == SIMBA_ESTATE &&
+               clock_boot_ns() < until_ns)
+            nanosleep(&pause, NULL);
+        if (code == SIMBA_ENOTFOUND)
+            code = 0;
+        if (code < 0) /* the others have the same trouble */
+            cli_warn(options->command, "the mutex %s stays in the store: %s.", options->mutexes[i], error.text);
     }
     simba_client_close(client);
 }

@@ -27,7 +27,7 @@ typedef struct arguments {
 
 /* --- the verdict -------------------------------------------------------------------------------------- */
 
-static int tell(const arguments *args, const torture_report *report)
+static int print_report(const arguments *args, const torture_report *report)
 {
     int code = report->verdict->kept ? CLI_OK : CLI_FAILED;
     if (args->json) {
@@ -48,13 +48,13 @@ static int tell(const arguments *args, const torture_report *report)
     return code;
 }
 
-static int judge_and_tell(const arguments *args, torture_history *history, torture_report *report)
+static int judge_and_report(const arguments *args, torture_history *history, torture_report *report)
 {
     static torture_verdict verdict;
     torture_judge(report->setup, history, &verdict);
     report->history = history;
     report->verdict = &verdict;
-    const int code = tell(args, report);
+    const int code = print_report(args, report);
     torture_verdict_free(&verdict);
     torture_history_free(history);
     return code;
@@ -81,20 +81,6 @@ static bool next_line(FILE *in, char line[HISTORY_LINE_MAX], char ret_flaw[TORTU
     return ret_flaw[0] == '\0' && (next != EOF || length > 0);
 }
 
-static bool read_event(const char *line, const torture_setup *setup, torture_event *ret_event,
-                       char ret_flaw[TORTURE_FLAW_MAX])
-{
-    if (!torture_event_read(line, ret_event, ret_flaw))
-        return false;
-    if (ret_event->contender >= setup->contenders)
-        snprintf(ret_flaw, TORTURE_FLAW_MAX, "\"contender\" is %d, and the first line says that there are %d",
-                 ret_event->contender, setup->contenders);
-    else if (ret_event->mutex >= setup->mutexes)
-        snprintf(ret_flaw, TORTURE_FLAW_MAX, "\"mutex\" is %u, and the first line says that there are %u",
-                 ret_event->mutex, setup->mutexes);
-    return ret_flaw[0] == '\0';
-}
-
 /* False: *ret_line has the flaw. */
 static bool read_history(FILE *in, torture_setup *ret_setup, torture_history *history, size_t *ret_line,
                          char ret_flaw[TORTURE_FLAW_MAX])
@@ -109,7 +95,15 @@ static bool read_history(FILE *in, torture_setup *ret_setup, torture_history *hi
     }
     for (*ret_line = 2; next_line(in, line, ret_flaw); ++*ret_line) {
         torture_event event;
-        if (!read_event(line, ret_setup, &event, ret_flaw))
+        if (!torture_event_read(line, &event, ret_flaw))
+            return false;
+        if (event.contender >= ret_setup->contenders)
+            snprintf(ret_flaw, TORTURE_FLAW_MAX, "\"contender\" is %d, and the first line says that there are %d",
+                     event.contender, ret_setup->contenders);
+        else if (event.mutex >= ret_setup->mutexes)
+            snprintf(ret_flaw, TORTURE_FLAW_MAX, "\"mutex\" is %u, and the first line says that there are %u",
+                     event.mutex, ret_setup->mutexes);
+        if (ret_flaw[0] != '\0')
             return false;
         torture_history_add(history, &event);
     }
@@ -129,21 +123,12 @@ static int judge_file(const arguments *args)
     const bool good = read_history(in, &setup, &history, &line, flaw);
     fclose(in);
     if (good)
-        return judge_and_tell(args, &history, &report);
+        return judge_and_report(args, &history, &report);
     torture_history_free(&history);
     return cli_fail(COMMAND, CLI_USAGE, "line %zu of %s is not a line of a history: %s.", line, args->judge, flaw);
 }
 
 /* --- a run --------------------------------------------------------------------------------------------- */
-
-static int find_faults(const arguments *args, torture_options *options)
-{
-    char bad[32];
-    options->faults = TORTURE_ALL_FAULTS;
-    if (args->faults != NULL && !torture_faults_parse(args->faults, &options->faults, bad, sizeof bad))
-        return cli_usage_error(COMMAND, "--faults has no \"%s\"; it has handover, kill, pause, cut and delay", bad);
-    return CLI_GO;
-}
 
 /* Returns why the network is left alone; NULL: it is not. */
 static const char *find_network(torture_options *options, torture_target *targets)
@@ -179,8 +164,8 @@ static int run_and_judge(const arguments *args, cli_globals *globals, torture_op
     if (options->history != NULL)
         fwrite(line, 1, torture_setup_write(&options->setup, line), options->history);
     if (!args->quiet && isatty(STDERR_FILENO) == 1)
-        cli_inform(COMMAND, "for %g s, with seed %llu; Ctrl-C ends it earlier.", (double)args->duration_ms / 1e3,
-                   (unsigned long long)args->seed);
+        cli_info(COMMAND, "for %g s, with seed %llu; Ctrl-C ends it earlier.", (double)args->duration_ms / 1e3,
+                 (unsigned long long)args->seed);
     code = torture_run(options, &outcome);
     torture_store_forget(globals, options);
     if (code != CLI_GO) {
@@ -191,48 +176,20 @@ static int run_and_judge(const arguments *args, cli_globals *globals, torture_op
     if (url != NULL)
         secret_strip(url);
     report.url = url;
-    code = judge_and_tell(args, &outcome.history, &report);
+    code = judge_and_report(args, &outcome.history, &report);
     free(url);
     return outcome.interrupted != 0 ? CLI_SIGNAL + outcome.interrupted : code;
 }
 
-static int torture(const arguments *args, cli_globals *globals, torture_options *options)
-{
-    if (args->history != NULL) {
-        options->history = cli_open_file(COMMAND, args->history, "we");
-        if (options->history == NULL)
-            return CLI_FAILED;
-        setvbuf(options->history, NULL, _IOLBF, 0); /* somebody may want to follow it */
-    }
-    const int code = run_and_judge(args, globals, options);
-    if (options->history != NULL && !cli_close_file(COMMAND, options->history, args->history))
-        return CLI_FAILED;
-    return code;
-}
-
-static int check_arguments(const arguments *args)
-{
-    if (args->contenders < 2 || args->contenders > TORTURE_CONTENDERS_MAX)
-        return cli_usage_error(COMMAND, "--contenders is from 2 to %d", TORTURE_CONTENDERS_MAX);
-    if (args->mutexes < 1 || args->mutexes > TORTURE_MUTEXES_MAX)
-        return cli_usage_error(COMMAND, "--mutexes is from 1 to %d", TORTURE_MUTEXES_MAX);
-    if (args->duration_ms < 1 || args->duration_ms > INT64_C(86400000))
-        return cli_usage_error(COMMAND, "--duration is from 1ms to 24h");
-    return CLI_GO;
-}
-
-static uint64_t random_seed(void)
-{
-    char id[SIMBA_ID_MAX + 1];
-    if (simba_id_uuid(id) < 0)
-        return (uint64_t)clock_boot_ns();
-    id[9] = '\0'; /* short enough to be typed */
-    return strtoull(id, NULL, 16);
-}
-
 int cmd_torture(cli_globals *globals, int argc, char **argv)
 {
-    arguments args = {.contenders = 4, .mutexes = 1, .duration_ms = 30000, .seed = random_seed()};
+    arguments args = {.contenders = 4, .mutexes = 1, .duration_ms = 30000, .seed = (uint64_t)clock_boot_ns()};
+    char seed[SIMBA_ID_MAX + 1];
+    char bad[32];
+    if (simba_id_uuid(seed) == 0) {
+        seed[9] = '\0'; /* short enough to be typed */
+        args.seed = strtoull(seed, NULL, 16);
+    }
     const cli_option own[] = {
         {"duration", 0, CLI_DURATION, "D", "For how long; otherwise 30s", &args.duration_ms},
         {"contenders", 0, CLI_NUMBER, "N", "How many processes; otherwise 4", &args.contenders},
@@ -259,12 +216,17 @@ int cmd_torture(cli_globals *globals, int argc, char **argv)
     };
     static torture_options options;
     int code = cli_parse(&syntax, globals, &argc, argv);
-    if (code == CLI_GO)
-        code = check_arguments(&args);
-    if (code == CLI_GO)
-        code = find_faults(&args, &options);
     if (code != CLI_GO)
         return code;
+    if (args.contenders < 2 || args.contenders > TORTURE_CONTENDERS_MAX)
+        return cli_usage_error(COMMAND, "--contenders is from 2 to %d", TORTURE_CONTENDERS_MAX);
+    if (args.mutexes < 1 || args.mutexes > TORTURE_MUTEXES_MAX)
+        return cli_usage_error(COMMAND, "--mutexes is from 1 to %d", TORTURE_MUTEXES_MAX);
+    if (args.duration_ms < 1 || args.duration_ms > INT64_C(86400000))
+        return cli_usage_error(COMMAND, "--duration is from 1ms to 24h");
+    options.faults = TORTURE_ALL_FAULTS;
+    if (args.faults != NULL && !torture_faults_parse(args.faults, &options.faults, bad, sizeof bad))
+        return cli_usage_error(COMMAND, "--faults has no \"%s\"; it has handover, kill, pause, cut and delay", bad);
     if (argc == 1 && (globals->url != NULL || args.judge != NULL))
         return cli_usage_error(COMMAND, args.judge != NULL ? "--judge takes no URL" : "the URL is given twice");
     if (args.judge != NULL)
@@ -279,7 +241,7 @@ int cmd_torture(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "the URL of the store is missing");
     options.command = COMMAND;
     options.globals = globals;
-    options.tell_events = globals->verbose > 0;
+    options.report_events = globals->verbose > 0;
     options.flag = globals->verbose > 1 ? "-v" : NULL;
     options.url = url;
     options.duration_ms = args.duration_ms;
@@ -288,7 +250,14 @@ int cmd_torture(cli_globals *globals, int argc, char **argv)
     for (int i = 0; i < options.setup.contenders; i++)
         snprintf(options.ids[i], sizeof options.ids[i], "contender-%d", i);
     options.setup.mutexes = (unsigned)args.mutexes;
-    code = torture(&args, globals, &options);
+    if (args.history != NULL) {
+        options.history = cli_open_file(COMMAND, args.history, "we");
+        if (options.history != NULL)
+            setvbuf(options.history, NULL, _IOLBF, 0); /* somebody may want to follow it */
+    }
+    code = args.history != NULL && options.history == NULL ? CLI_FAILED : run_and_judge(&args, globals, &options);
+    if (options.history != NULL && !cli_close_file(COMMAND, options.history, args.history))
+        code = CLI_FAILED;
     free(url);
     return code;
 }

@@ -30,8 +30,8 @@ typedef struct torture_options {
     char mutexes[TORTURE_MUTEXES_MAX][TORTURE_MUTEX_SIZE];
     char ids[TORTURE_CONTENDERS_MAX][TORTURE_ID_SIZE];
     const char *flag;              /* for contenders: "-v", "-vv"; NULL: none */
-    bool tell_events;              /* on standard error */
-    bool tell_owners;              /* contenders report whom they take for the leader, too */
+    bool report_events;            /* on standard error */
+    bool report_owners;            /* contenders report whom they take for the leader, too */
     const torture_target *targets; /* the hosts of the URL; none: the network is left alone */
     unsigned target_count;
 } torture_options;
@@ -75,6 +75,9 @@ typedef struct torture_report {
 } torture_report;
 
 void torture_report_text(const torture_report *report, const term *t);
+/* Parts of it: the promises with a sign for each, and the worst findings. */
+void torture_report_checks(const torture_verdict *verdict, const term *t);
+void torture_report_findings(const torture_verdict *verdict, const term *t);
 void torture_report_json(const torture_report *report, FILE *out);
 
 /* The worst moment of a mutex, and a little before and after it, or the whole. */

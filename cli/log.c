@@ -1,5 +1,5 @@
-/* See say.h. */
-#include "say.h"
+/* See log.h. */
+#include "log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +19,10 @@
 #include "refusal.h"
 #include "util/escape.h"
 
-typedef enum say_format { FORMAT_UNKNOWN, FORMAT_TEXT, FORMAT_JOURNAL, FORMAT_JSON } say_format;
+typedef enum log_form { FORMAT_UNKNOWN, FORMAT_TEXT, FORMAT_JOURNAL, FORMAT_JSON } log_form;
 
 static const char *const format_names[] = {"", "text", "journal", "json"};
-static _Atomic say_format chosen;
+static _Atomic log_form chosen;
 
 /* systemd says which socket is its journal's; standard error may have been redirected since. */
 static bool is_journal(int fd)
@@ -35,10 +35,10 @@ static bool is_journal(int fd)
            info.st_dev == device && info.st_ino == inode;
 }
 
-bool say_set_format(const char *name)
+bool log_set_format(const char *name)
 {
-    say_format found = FORMAT_UNKNOWN;
-    for (say_format f = FORMAT_TEXT; name != NULL && f <= FORMAT_JSON; f++)
+    log_form found = FORMAT_UNKNOWN;
+    for (log_form f = FORMAT_TEXT; name != NULL && f <= FORMAT_JSON; f++)
         found = strcmp(name, format_names[f]) == 0 ? f : found;
     if (name == NULL)
         found = is_journal(STDERR_FILENO) ? FORMAT_JOURNAL : FORMAT_TEXT;
@@ -63,11 +63,11 @@ static simba_log_level level_of(const simba_log_record *record)
 }
 
 /* Our own words need no level, but that of a warning. */
-static void write_text(FILE *out, const char *command, say_whose whose, const simba_log_record *record)
+static void write_text(FILE *out, const char *command, log_source source, const simba_log_record *record)
 {
     char text[SIMBA__FORMAT_MAX];
     fprintf(out, "simba%s%s: ", command != NULL ? " " : "", command != NULL ? command : "");
-    if (whose == SAY_LIBRARY || record->level == SIMBA_LOG_WARN)
+    if (source == LOG_LIBRARY || record->level == SIMBA_LOG_WARN)
         fprintf(out, "%s: ", levels[level_of(record)].name);
     fputs(simba__escape(record->message, text, sizeof text), out);
     for (size_t i = 0; i < record->field_count; i++)
@@ -104,7 +104,7 @@ static void write_json(FILE *out, const char *command, const simba_log_record *r
     json_close(&j, '}');
 }
 
-char *say_line(const char *command, say_whose whose, const simba_log_record *record)
+char *log_line(const char *command, log_source source, const simba_log_record *record)
 {
     char *line = NULL;
     size_t size = 0;
@@ -112,13 +112,13 @@ char *say_line(const char *command, say_whose whose, const simba_log_record *rec
     if (out == NULL)
         return NULL;
     if (chosen == FORMAT_UNKNOWN)
-        say_set_format(NULL);
+        log_set_format(NULL);
     if (chosen == FORMAT_JSON) {
         write_json(out, command, record);
     } else {
         if (chosen == FORMAT_JOURNAL)
             fprintf(out, "<%d>", levels[level_of(record)].priority);
-        write_text(out, command, whose, record);
+        write_text(out, command, source, record);
     }
     if (fclose(out) == 0)
         return line;
@@ -126,7 +126,7 @@ char *say_line(const char *command, say_whose whose, const simba_log_record *rec
     return NULL;
 }
 
-void say_write(const char *line)
+void log_write(const char *line)
 {
     if (line == NULL)
         return;
@@ -136,22 +136,22 @@ void say_write(const char *line)
 
 /* --- our own words ----------------------------------------------------------------------------------- */
 
-static void say(const char *command, simba_log_level level, const char *format, va_list args)
+static void print(const char *command, simba_log_level level, const char *format, va_list args)
 {
     char text[SIMBA__FORMAT_MAX];
     const simba_log_record record = {.size = sizeof record, .level = level, .event = "note", .message = text};
     if (vsnprintf(text, sizeof text, format, args) < 0)
         text[0] = '\0';
-    char *line = say_line(command, SAY_OURS, &record);
-    say_write(line);
+    char *line = log_line(command, LOG_COMMAND, &record);
+    log_write(line);
     free(line);
 }
 
-void cli_say(const char *command, const char *format, ...)
+void cli_error(const char *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(command, SIMBA_LOG_ERROR, format, args);
+    print(command, SIMBA_LOG_ERROR, format, args);
     va_end(args);
 }
 
@@ -159,7 +159,7 @@ int cli_fail(const char *command, int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(command, SIMBA_LOG_ERROR, format, args);
+    print(command, SIMBA_LOG_ERROR, format, args);
     va_end(args);
     return code;
 }
@@ -168,15 +168,15 @@ void cli_warn(const char *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(command, SIMBA_LOG_WARN, format, args);
+    print(command, SIMBA_LOG_WARN, format, args);
     va_end(args);
 }
 
-void cli_inform(const char *command, const char *format, ...)
+void cli_info(const char *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(command, SIMBA_LOG_INFO, format, args);
+    print(command, SIMBA_LOG_INFO, format, args);
     va_end(args);
 }
 
@@ -205,20 +205,20 @@ static struct {
     bool warns_of_restarts;
     int events;           /* descriptor of the event log, -1: none */
     pthread_mutex_t lock; /* guards the members below */
-    char said[512];
-    time_t said_at;
+    char latest[512];
+    time_t latest_at;
     char *kept[KEPT_MAX]; /* lines */
     unsigned kept_count;  /* of all */
-} journal = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+} messages = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* With the lock. */
 static void forget_kept(void)
 {
     for (unsigned i = 0; i < KEPT_MAX; i++) {
-        free(journal.kept[i]);
-        journal.kept[i] = NULL;
+        free(messages.kept[i]);
+        messages.kept[i] = NULL;
     }
-    journal.kept_count = 0;
+    messages.kept_count = 0;
 }
 
 /* With the lock. */
@@ -226,11 +226,11 @@ static bool is_repeated(const simba_log_record *record)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (journal.shown <= SIMBA_LOG_WARN && now.tv_sec - journal.said_at < REPEATED_S &&
-        strncmp(record->message, journal.said, sizeof journal.said - 1) == 0)
+    if (messages.shown <= SIMBA_LOG_WARN && now.tv_sec - messages.latest_at < REPEATED_S &&
+        strncmp(record->message, messages.latest, sizeof messages.latest - 1) == 0)
         return true;
-    snprintf(journal.said, sizeof journal.said, "%s", record->message);
-    journal.said_at = now.tv_sec;
+    snprintf(messages.latest, sizeof messages.latest, "%s", record->message);
+    messages.latest_at = now.tv_sec;
     return false;
 }
 
@@ -241,65 +241,66 @@ static void take(void *user, const simba_log_record *record)
         /* Several processes may share an event log: a line is one write. */
         char event[2048];
         const int length = snprintf(event, sizeof event, "%s\n", record->message);
-        if (journal.events >= 0 && length < (int)sizeof event)
-            (void)!write(journal.events, event, (size_t)length);
+        if (messages.events >= 0 && length < (int)sizeof event)
+            (void)!write(messages.events, event, (size_t)length);
         return;
     }
-    refusal_note(record);
-    pthread_mutex_lock(&journal.lock);
+    if (strcmp(record->event, "store-failed") == 0)
+        refusal_note(record);
+    pthread_mutex_lock(&messages.lock);
     /* A command that keeps warnings back does so because their causes may pass. This one will not. */
     const bool forgets = strcmp(record->event, "store-forgets") == 0;
     const bool show =
-        forgets ? journal.warns_of_restarts || journal.shown > SIMBA_LOG_WARN : record->level <= journal.shown;
+        forgets ? messages.warns_of_restarts || messages.shown > SIMBA_LOG_WARN : record->level <= messages.shown;
     if (show ? !is_repeated(record) : record->level == SIMBA_LOG_WARN) {
-        char *line = say_line(journal.command, SAY_LIBRARY, record);
+        char *line = log_line(messages.command, LOG_LIBRARY, record);
         if (show) {
-            say_write(line);
+            log_write(line);
             free(line);
         } else {
             /* The last one is always there: it tells the state of things. */
-            const unsigned at = journal.kept_count < KEPT_MAX ? journal.kept_count : KEPT_MAX - 1;
-            free(journal.kept[at]);
-            journal.kept[at] = line;
-            journal.kept_count++;
+            const unsigned at = messages.kept_count < KEPT_MAX ? messages.kept_count : KEPT_MAX - 1;
+            free(messages.kept[at]);
+            messages.kept[at] = line;
+            messages.kept_count++;
         }
     }
-    pthread_mutex_unlock(&journal.lock);
+    pthread_mutex_unlock(&messages.lock);
 }
 
 void cli_show_warnings(bool show)
 {
-    pthread_mutex_lock(&journal.lock);
-    if (journal.shown <= SIMBA_LOG_WARN) /* otherwise more was asked for */
-        journal.shown = show ? SIMBA_LOG_WARN : SIMBA_LOG_ERROR;
-    if (show && journal.kept_count > 0)
-        say_write(journal.kept[journal.kept_count <= KEPT_MAX ? journal.kept_count - 1 : KEPT_MAX - 1]);
+    pthread_mutex_lock(&messages.lock);
+    if (messages.shown <= SIMBA_LOG_WARN) /* otherwise more was asked for */
+        messages.shown = show ? SIMBA_LOG_WARN : SIMBA_LOG_ERROR;
+    if (show && messages.kept_count > 0)
+        log_write(messages.kept[messages.kept_count <= KEPT_MAX ? messages.kept_count - 1 : KEPT_MAX - 1]);
     forget_kept();
-    pthread_mutex_unlock(&journal.lock);
+    pthread_mutex_unlock(&messages.lock);
 }
 
 void cli_take_warnings(void)
 {
-    pthread_mutex_lock(&journal.lock);
-    for (unsigned i = 0; i < KEPT_MAX && journal.kept[i] != NULL; i++)
-        say_write(journal.kept[i]);
-    if (journal.kept_count > KEPT_MAX)
-        cli_warn(journal.command, "and %u more like these.", journal.kept_count - KEPT_MAX);
+    pthread_mutex_lock(&messages.lock);
+    for (unsigned i = 0; i < KEPT_MAX && messages.kept[i] != NULL; i++)
+        log_write(messages.kept[i]);
+    if (messages.kept_count > KEPT_MAX)
+        cli_warn(messages.command, "and %u more like these.", messages.kept_count - KEPT_MAX);
     forget_kept();
-    pthread_mutex_unlock(&journal.lock);
+    pthread_mutex_unlock(&messages.lock);
 }
 
 static int open_event_log(const char *command, const char *path)
 {
-    if (path == NULL || journal.events >= 0)
+    if (path == NULL || messages.events >= 0)
         return CLI_GO;
-    journal.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (journal.events >= 0)
+    messages.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (messages.events >= 0)
         return CLI_GO;
     return cli_fail(command, CLI_USAGE, "the event log %s cannot be opened: %s.", path, strerror(errno));
 }
 
-int journal_open(const char *command, const cli_globals *globals, simba_client_options *options)
+int log_open(const char *command, const cli_globals *globals, simba_client_options *options)
 {
     const int code = open_event_log(command, globals->event_log);
     if (code != CLI_GO)
@@ -307,9 +308,9 @@ int journal_open(const char *command, const cli_globals *globals, simba_client_o
     options->log_record = take;
     if (globals->verbose > 0)
         options->log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
-    journal.command = command;
-    journal.shown = options->log_level;
-    journal.warns_of_restarts = globals->warns_of_restarts;
+    messages.command = command;
+    messages.shown = options->log_level;
+    messages.warns_of_restarts = globals->warns_of_restarts;
     if (globals->quiet)
         cli_show_warnings(false);
     if (options->log_level < SIMBA_LOG_DEBUG)
@@ -317,4 +318,38 @@ int journal_open(const char *command, const cli_globals *globals, simba_client_o
     if (globals->event_log != NULL)
         options->log_level = SIMBA_LOG_EVENT;
     return CLI_GO;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------ */
+
+waiting_words waiting_words_for(const char *command, const char *mutex, const cli_globals *globals)
+{
+    const bool at_terminal = globals->verbose == 0 && isatty(STDERR_FILENO) == 1;
+    return (waiting_words){.command = command, .mutex = mutex, .at_terminal = at_terminal};
+}
+
+void waiting_report(waiting_words *words, const simba_owner *owner, int64_t left_ms)
+{
+    const bool known = owner->token == words->reported.token && strcmp(owner->id, words->reported.id) == 0;
+    if (!words->at_terminal || simba_owner_is_none(owner) || known)
+        return;
+    words->reported = *owner;
+    char rest[64] = "";
+    if (left_ms > 0 && left_ms <= SIMBA_LEASE_MAX_MS)
+        snprintf(rest, sizeof rest, " for another %.1f s unless renewed", (double)left_ms / 1e3);
+    cli_info(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
+}
+
+void outage_look(outage_words *words, const simba_lease *lease)
+{
+    if (lease->held_for_ms <= 0 || lease->overdue == words->reported)
+        return;
+    words->reported = lease->overdue;
+    if (lease->overdue) {
+        cli_show_warnings(true); /* the reason, if the library knows one */
+        cli_warn(words->command, "the lease of %s cannot be renewed; %s in %.1f s unless the store answers.",
+                 words->mutex, words->consequence, (double)lease->held_for_ms / 1e3);
+    } else if (!words->verbose) {
+        cli_info(words->command, "the lease of %s was renewed.", words->mutex);
+    }
 }

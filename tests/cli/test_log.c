@@ -195,5 +195,5 @@ int main(int argc, char **argv)
         TEST(json_lines_are_objects),   TEST(mistakes_are_objects), TEST(journal_lines_have_levels),
         TEST(the_format_is_configured), TEST(waiting_is_said_once), TEST(an_outage_is_said_at_a_terminal),
     };
-    return cmocka_run_group_tests_name("say", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("log", tests, NULL, NULL);
 }
