@@ -615,35 +615,6 @@ static void null_answers(void **state)
     simba_observer_free(observer);
 }
 
-/* Destructors take NULL. */
-static void null_destructors(void **state)
-{
-    assert_rc(0, simba_client_close(NULL));
-    simba_contender_free(NULL);
-    simba_locker_free(NULL);
-    simba_scheduler_free(NULL);
-    simba_observer_free(NULL);
-    SIMBA_LOCKER_SCOPED simba_locker *lock = NULL;
-    (void)lock;
-}
-
-/* The predicates take NULL for "nobody". */
-static void null_values(void **state)
-{
-    const simba_owner nobody = {0};
-    assert_true(simba_owner_is_none(NULL));
-    assert_true(simba_owner_is_none(&nobody));
-    assert_false(simba_owner_in_ttl(NULL, 0));
-    assert_false(simba_owner_in_transition(NULL, 0));
-    assert_false(simba_owner_has_owner(NULL, 0));
-    assert_false(simba_owner_is(NULL, "x"));
-    assert_false(simba_owner_is(&nobody, NULL));
-    assert_false(simba_owner_is(&nobody, ""));
-    assert_false(simba_state_changed(NULL));
-    assert_false(simba_state_acquired(NULL, "x"));
-    assert_false(simba_state_released(NULL, "x"));
-}
-
 /* An allocator is three functions or none. */
 static void half_an_allocator(void **state)
 {
@@ -675,8 +646,6 @@ int main(void)
         BAD_INPUT(bad_timeouts),
         BAD_INPUT(null_handles),
         BAD_INPUT(null_answers),
-        BAD_INPUT(null_destructors),
-        BAD_INPUT(null_values),
         BAD_INPUT(half_an_allocator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,11 +14,6 @@ static void close_inside(struct player *player)
     EXPECT(simba_client_close(player->user) == SIMBA_ESTATE);
 }
 
-static void dawdle(struct player *player)
-{
-    latch_await(&player->latch);
-}
-
 /* --- opening -------------------------------------------------------------------------------------- */
 
 /* The URL is shown as it was given, but for a password. */
@@ -54,29 +49,6 @@ static void no_password_in_errors(void **state)
         assert_true(simba_client_open(urls[i], NULL, &err, &client) < 0);
         assert_null(strstr(err.text, "secret"));
     }
-}
-
-/* The URL's settings are those of the contenders, which may have their own. */
-static void settings_are_inherited(void **state)
-{
-    char url[128];
-    snprintf(url, sizeof url, "%s?ttl=5s&transition=1s", store_url());
-    simba_client *client;
-    assert_rc(0, simba_client_open(url, NULL, NULL, &client));
-    const simba_timing timing = lease(7000, SIMBA_INHERIT);
-    struct player *plain = player_start(client, "plain");
-    struct player *own = player_new(client, "own", NULL, &timing);
-    assert_rc(0, simba_contender_start(own->contender));
-    AWAIT(plain->leads && own->leads);
-    const simba_owner *owner = &plain->acquired_state.after;
-    assert_int_equal(5000, owner->ttl_at_ms - owner->acquired_at_ms);
-    assert_int_equal(1000, owner->transition_at_ms - owner->ttl_at_ms);
-    owner = &own->acquired_state.after;
-    assert_int_equal(7000, owner->ttl_at_ms - owner->acquired_at_ms);
-    assert_int_equal(1000, owner->transition_at_ms - owner->ttl_at_ms);
-    player_free(plain);
-    player_free(own);
-    client_close(client);
 }
 
 /* Without a URL the environment is asked; an explicit one wins over it; a bad one is an error. */
@@ -170,78 +142,7 @@ static void default_store(void **state)
     assert_int_equal(0, rmdir(home));
 }
 
-/* Many clients share a store by its name; another name is another store. */
-static void many_clients_on_one_store(void **state)
-{
-    enum { CLIENTS = 20 };
-    simba_client *clients[CLIENTS];
-    struct player *players[CLIENTS];
-    for (int i = 0; i < CLIENTS; i++) {
-        clients[i] = client_open(NULL);
-        players[i] = player_start(clients[i], "m");
-    }
-    simba_client *stranger;
-    assert_rc(0, simba_client_open("memory://stranger", NULL, NULL, &stranger));
-    struct player *alone = player_start(stranger, "m");
-    AWAIT(alone->leads);
-    for (int i = 0; i < CLIENTS; i++) {
-        int leader = -1;
-        AWAIT(({
-            int leaders = 0;
-            for (int j = 0; j < CLIENTS; j++)
-                if (players[j]->leads) {
-                    leader = j;
-                    leaders++;
-                }
-            leaders == 1;
-        }));
-        /* The client goes, its contender stays behind, and the next one takes over. */
-        client_close(clients[leader]);
-        assert_int_equal(1, players[leader]->released);
-        assert_int_equal(SIMBA_REASON_STOPPED, players[leader]->reason);
-    }
-    for (int i = 0; i < CLIENTS; i++)
-        player_free(players[i]);
-    player_free(alone);
-    client_close(stranger);
-}
-
 /* --- closing -------------------------------------------------------------------------------------- */
-
-static void close_it(void *arg)
-{
-    EXPECT(simba_client_close(arg) == 0);
-}
-
-/* close gives back after on_released has returned, and not before. */
-static void close_waits_for_callbacks(void **state)
-{
-    SCOPED simba_client *other = client_open(NULL);
-    simba_client *client = client_open(NULL);
-    const simba_timing timing = lease(60, 5000);
-    struct player *slow = player_new(client, "m", NULL, &timing);
-    slow->in_released = dawdle;
-    assert_rc(0, simba_contender_start(slow->contender));
-    AWAIT(slow->leads);
-    struct player *next = player_new(other, "m", NULL, &timing);
-    assert_rc(0, simba_contender_start(next->contender));
-    struct runner runner;
-    runner_start(&runner, close_it, client);
-    AWAIT(slow->latch.waiting == 1);
-    const uint64_t renewals = client_stats(client).renewals;
-    AWAIT(client_stats(client).renewals >= renewals + 3);
-    assert_int_equal(0, next->acquired);
-    assert_false(runner.done);
-    /* It is on its way out: nothing new begins. */
-    simba_contender *late;
-    assert_rc(SIMBA_ECLOSED, simba_contender_new(client, "m", NULL, NULL, &late));
-    assert_rc(SIMBA_ECLOSED, simba_client_force_release(client, "m", NULL));
-    latch_open(&slow->latch);
-    runner_join(&runner);
-    AWAIT(next->acquired == 1);
-    player_free(slow);
-    player_free(next);
-}
 
 static void work_closes(simba_run *run, void *user)
 {
@@ -313,36 +214,6 @@ static void close_another_client_inside_a_callback(void **state)
     assert_int_equal(1, held->released);
     player_free(held);
     player_free(player);
-}
-
-/* After close a contender answers that its client is closed, or that it has nothing, and can be freed. */
-static void contenders_after_close(void **state)
-{
-    simba_client *client = client_open(NULL);
-    struct player *held = player_start(client, "m");
-    AWAIT(held->leads);
-    struct player *waiter = player_start(client, "m");
-    struct player *idle = player_new(client, "m", NULL, NULL);
-    client_close(client);
-    assert_int_equal(1, held->released);
-    assert_int_equal(SIMBA_REASON_STOPPED, held->reason);
-    assert_int_equal(0, waiter->acquired);
-    struct player *const all[] = {held, waiter, idle};
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        simba_contender *contender = all[i]->contender;
-        simba_owner owner;
-        assert_rc(SIMBA_ECLOSED, simba_contender_start(contender));
-        assert_rc(SIMBA_ECLOSED, simba_contender_stop(contender));
-        assert_rc(SIMBA_ECLOSED, simba_contender_owner(contender, &owner));
-        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(contender));
-        assert_int_equal(0, simba_contender_held_for_ms(contender));
-        assert_int_equal(0, simba_contender_token(contender));
-        assert_false(simba_contender_is_owner(contender));
-        assert_false(simba_contender_in_ttl(contender));
-        assert_string_equal("m", simba_contender_mutex(contender));
-        assert_true(strlen(simba_contender_id(contender)) > 0);
-        player_free(all[i]);
-    }
 }
 
 /* --- closing in the middle of everything ------------------------------------------------------------ */
@@ -661,14 +532,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(shown_url),
         TEST(no_password_in_errors),
-        TEST(settings_are_inherited),
         TEST(url_from_the_environment),
         TEST(default_store),
-        TEST(many_clients_on_one_store),
-        TEST(close_waits_for_callbacks),
         TEST(close_inside_a_callback),
         TEST(close_another_client_inside_a_callback),
-        TEST(contenders_after_close),
         TEST(close_in_the_middle_of_everything),
         TEST(close_in_the_middle_of_dispatching),
         TEST(close_in_the_middle_of_executing),

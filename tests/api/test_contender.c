@@ -1,5 +1,4 @@
 /* The contender: what it promises about its states, its callbacks, its lease and the moment it stops. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "../tck/fault_wrapper.h"
@@ -262,26 +261,6 @@ static void stop_each_other_on_one_thread(void **state)
     player_free(second);
 }
 
-/* Two threads stop the same contender at once: both return, and it was told once. */
-static void stopped_by_two_threads(void **state)
-{
-    SCOPED simba_client *client = client_open(NULL);
-    struct player *player = player_new(client, "m", NULL, NULL);
-    for (unsigned i = 1; i <= 50; i++) {
-        assert_rc(0, simba_contender_start(player->contender));
-        if (i % 2)
-            AWAIT(player->leads);
-        struct runner runners[2];
-        runner_start(&runners[0], stop_contender, player);
-        runner_start(&runners[1], stop_contender, player);
-        runner_join(&runners[0]);
-        runner_join(&runners[1]);
-        assert_int_equal(player->acquired, player->released);
-        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
-    }
-    player_free(player);
-}
-
 struct restarts {
     struct player *player;
     bool over;
@@ -339,23 +318,6 @@ static void stop_returns_although_it_was_started_again(void **state)
     close_faulty(faulty);
 }
 
-/* Callbacks may be left out, all of them. */
-static void without_callbacks(void **state)
-{
-    SCOPED simba_client *client = client_open(NULL);
-    simba_contender *contender;
-    assert_rc(0, simba_contender_new(client, "m", NULL, NULL, &contender));
-    assert_true(strlen(simba_contender_id(contender)) > 0);
-    assert_rc(0, simba_contender_start(contender));
-    AWAIT(simba_contender_is_owner(contender));
-    assert_rc(0, simba_client_force_release(client, "m", NULL));
-    AWAIT(client_stats(client).grants == 2);
-    assert_rc(0, simba_contender_stop(contender));
-    assert_false(is_owned(client, "m"));
-    assert_int_equal(0, client_stats(client).callbacks);
-    simba_contender_free(contender);
-}
-
 /* Renewals are no news: whoever waits for a mutex that stays owned is left in peace. */
 static void renewals_disturb_nobody(void **state)
 {
@@ -386,11 +348,9 @@ int main(void)
         TEST(on_freed_comes_once),
         TEST(stop_and_free_from_another_callback),
         TEST(stop_each_other_on_one_thread),
-        TEST(stopped_by_two_threads),
         TEST(stopped_while_another_thread_restarts),
         TEST(stop_returns_although_it_was_started_again),
         TEST(those_who_wait_know_the_owner),
-        TEST(without_callbacks),
         TEST(renewals_disturb_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

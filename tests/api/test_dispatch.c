@@ -81,42 +81,6 @@ static void stop_tells_on_its_own_thread(void **state)
     player_free(player);
 }
 
-struct churn {
-    simba_client *client;
-    bool over;
-};
-
-static void force_again_and_again(void *arg)
-{
-    struct churn *churn = arg;
-    for (int i = 0; i < 100; i++) {
-        const int rc = simba_client_force_release(churn->client, "m", NULL);
-        EXPECT(rc == 0 || rc == SIMBA_ENOTFOUND);
-    }
-}
-
-/* Callbacks are serial and alternate however fast leadership comes and goes. */
-static void churn_keeps_the_order(void **state)
-{
-    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
-    struct player *players[4];
-    for (int i = 0; i < 4; i++)
-        players[i] = player_start(clients[i % 2], "m");
-    struct churn churn[3];
-    struct runner runners[3];
-    for (int i = 0; i < 3; i++) {
-        churn[i] = (struct churn){clients[i % 2], false};
-        runner_start(&runners[i], force_again_and_again, &churn[i]);
-    }
-    for (int i = 0; i < 3; i++)
-        runner_join(&runners[i]);
-    AWAIT(players[0]->leads + players[1]->leads + players[2]->leads + players[3]->leads == 1);
-    for (int i = 0; i < 4; i++)
-        player_free(players[i]);
-    client_close(clients[0]);
-    client_close(clients[1]);
-}
-
 /* --- the application's own loop ------------------------------------------------------------------- */
 
 static bool readable(simba_client *client, int timeout_ms)
@@ -231,36 +195,6 @@ static void fd_stays_readable_while_others_wait(void **state)
     player_free(second);
 }
 
-static void start_players(void *arg)
-{
-    struct player **players = arg;
-    for (int i = 0; i < MANY; i++)
-        EXPECT(simba_contender_start(players[i]->contender) == 0);
-}
-
-/* Everything runs on the dispatching thread, whoever caused it. */
-static void fd_runs_on_the_dispatching_thread(void **state)
-{
-    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
-    struct player *players[MANY];
-    for (int i = 0; i < MANY; i++) {
-        char mutex[16];
-        snprintf(mutex, sizeof mutex, "m%d", i);
-        players[i] = player_new(client, mutex, NULL, NULL);
-    }
-    struct runner runner;
-    runner_start(&runner, start_players, players);
-    for (int i = 0; i < MANY; i++) {
-        DISPATCH_UNTIL(client, players[i]->acquired == 1);
-        assert_true(pthread_equal(players[i]->thread, pthread_self()));
-    }
-    runner_join(&runner);
-    assert_false(readable(client, 0));
-    assert_int_equal(0, client_stats(client).callback_threads);
-    for (int i = 0; i < MANY; i++)
-        player_free(players[i]);
-}
-
 /* The thread that dispatches may stop and free without dispatching. What nobody was told of is not told any more. */
 static void fd_stop_without_dispatching(void **state)
 {
@@ -282,23 +216,6 @@ static void fd_stop_without_dispatching(void **state)
     assert_int_equal(0, simba_client_dispatch(client));
     player_free(told);
     player_free(untold);
-}
-
-/* The same for close, with one that was told, one that was not, and one that waits. */
-static void fd_close_without_dispatching(void **state)
-{
-    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
-    struct player *told = player_start(client, "told");
-    DISPATCH_UNTIL(client, told->acquired == 1);
-    struct player *untold = player_start(client, "untold");
-    struct player *waiter = player_start(client, "told");
-    client_close(client);
-    assert_int_equal(1, told->released);
-    assert_int_equal(0, untold->acquired);
-    assert_int_equal(0, waiter->acquired);
-    player_free(told);
-    player_free(untold);
-    player_free(waiter);
 }
 
 static void count_acquired(simba_contender *contender, const simba_state *state, void *user)
@@ -570,14 +487,11 @@ int main(void)
         TEST(pool_grows_while_callbacks_block),
         TEST(pool_keeps_its_limit),
         TEST(stop_tells_on_its_own_thread),
-        TEST(churn_keeps_the_order),
         TEST(nobody_is_told_of_a_lapsed_lease),
         TEST(fd_tells_when_callbacks_wait),
         TEST(fd_is_quiet_after_dispatch),
         TEST(fd_stays_readable_while_others_wait),
-        TEST(fd_runs_on_the_dispatching_thread),
         TEST(fd_stop_without_dispatching),
-        TEST(fd_close_without_dispatching),
         TEST(fd_counts_callbacks),
         TEST(fd_dispatch_inside_a_callback),
         TEST(fd_of_other_forms),

@@ -1,6 +1,5 @@
 /* The locker: every answer that acquire and release can give, and that at most one thread is ever between the two. */
 #include <simba/backend.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "../tck/fault_wrapper.h"
@@ -313,73 +312,6 @@ static void cancel_races_with_success(void **state)
     }
 }
 
-struct hammer {
-    simba_client *client;
-    simba_locker *shared; /* NULL: one of its own */
-    unsigned *counter;    /* not atomic, on purpose */
-    uint64_t *token;
-    unsigned won, refused, timed_out;
-};
-
-enum { HAMMERS = 8, BLOWS = 60 };
-
-static void hammer(void *arg)
-{
-    struct hammer *self = arg;
-    simba_locker *locker = self->shared;
-    EXPECT(locker || simba_locker_new(self->client, "m", NULL, NULL, &locker) == 0);
-    for (int i = 0; i < BLOWS; i++) {
-        const int rc = simba_locker_acquire(locker, self->shared || i % 4 == 3 ? 0 : TIMEOUT_MS, NULL);
-        if (rc == 0) {
-            /* A sanitizer sees a race here if two are inside, or if one does not see what the other wrote. */
-            ++*self->counter;
-            const uint64_t token = simba_locker_token(locker);
-            EXPECT(token > *self->token);
-            *self->token = token;
-            self->won++;
-            EXPECT(simba_locker_release(locker, NULL) == 0);
-        } else {
-            self->refused += rc == SIMBA_ESTATE;
-            self->timed_out += rc == SIMBA_ETIMEDOUT;
-            EXPECT(self->shared ? rc == SIMBA_ESTATE : rc == SIMBA_ETIMEDOUT && i % 4 == 3);
-        }
-    }
-    if (!self->shared)
-        simba_locker_free(locker);
-}
-
-static void hammer_with(simba_client *const clients[2], simba_locker *shared)
-{
-    struct hammer hammers[HAMMERS];
-    struct runner runners[HAMMERS];
-    unsigned counter = 0;
-    uint64_t token = 0;
-    for (int i = 0; i < HAMMERS; i++) {
-        hammers[i] = (struct hammer){.client = clients[i % 2], .shared = shared, .counter = &counter, .token = &token};
-        runner_start(&runners[i], hammer, &hammers[i]);
-    }
-    unsigned won = 0;
-    unsigned all = 0;
-    for (int i = 0; i < HAMMERS; i++) {
-        runner_join(&runners[i]);
-        won += hammers[i].won;
-        all += hammers[i].won + hammers[i].refused + hammers[i].timed_out;
-    }
-    assert_int_equal(counter, won);
-    assert_int_equal(all, HAMMERS * BLOWS);
-    assert_true(won >= (shared ? 1 : HAMMERS * BLOWS * 3 / 4));
-    assert_false(is_owned(clients[0], "m"));
-}
-
-/* Eight threads hammer one locker: one at a time gets through, the others are refused, nothing breaks. */
-static void eight_threads_one_locker(void **state)
-{
-    SCOPED simba_client *client = client_open(NULL);
-    simba_client *const clients[2] = {client, client};
-    SIMBA_LOCKER_SCOPED simba_locker *locker = locker_new(client, "m", NULL, NULL);
-    hammer_with(clients, locker);
-}
-
 static void release_it(void *arg)
 {
     struct pair *pair = arg;
@@ -485,7 +417,6 @@ int main(void)
         TEST(given_back_by_another),
         TEST(given_up_on_a_silent_store),
         TEST(cancel_races_with_success),
-        TEST(eight_threads_one_locker),
         TEST(released_by_two_threads),
         TEST(closed_client),
         TEST(lock_inside_a_callback),

@@ -46,7 +46,6 @@ static void attempt_start(struct attempt *self, simba_locker *locker)
 /* Three slots: the fourth is refused, and what a locker shows is its slot's. */
 static void at_most_so_many(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker[4];
     simba_error err = {0};
@@ -87,7 +86,6 @@ static void at_most_so_many(void **state)
 /* While it waits inside of the turnstile, a locker holds nothing that it would show. */
 static void the_turnstile_is_not_held(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *holder = locker_new(client, 1), *waiter = locker_new(client, 1);
     struct attempt waits;
@@ -111,7 +109,6 @@ static void the_turnstile_is_not_held(void **state)
 /* Who came first gets the next slot, whichever it is; each release lets one in. */
 static void in_order(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *holder[2] = {locker_new(client, 2), locker_new(client, 2)};
     simba_locker *first = locker_new(client, 2), *second = locker_new(client, 2);
@@ -144,7 +141,6 @@ static void in_order(void **state)
 /* Those who count different slots would let in more than any of them wants. */
 static void all_agree_on_the_number(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *three = locker_new(client, 3), *four = locker_new(client, 4);
     simba_locker_options plain = SIMBA_LOCKER_OPTIONS_INIT;
@@ -170,7 +166,6 @@ static void all_agree_on_the_number(void **state)
 
 static void bad_options(void **state)
 {
-    (void)state;
     static const struct {
         int64_t slots, once_per_ms;
         const char *mutex, *text;
@@ -227,7 +222,6 @@ static void come_and_go(void *arg)
 
 static void a_crowd(void **state)
 {
-    (void)state;
     struct crowd crowd[MAX];
     int inside = 0, most = 0, total = 0;
     simba_client *client = client_open(NULL);
@@ -303,7 +297,6 @@ static void teller_woken(void *self)
 
 static int register_teller(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"teller", NULL};
     return stub_register((simba_backend){
         .schemes = schemes,
@@ -330,7 +323,6 @@ static simba_client *open_teller(enum say say)
 /* Who waits for a slot and is refused it for good is told so, as with any mutex, and does not wait for ever. */
 static void a_waiter_is_told_of_an_error(void **state)
 {
-    (void)state;
     simba_client *client = open_teller(TAKEN);
     simba_locker *locker = locker_new(client, 1);
     struct attempt waits;
@@ -348,7 +340,6 @@ static void a_waiter_is_told_of_an_error(void **state)
 /* That a slot was taken when the attempt before asked for it tells this one nothing: it asks once more. */
 static void a_late_answer_is_not_believed(void **state)
 {
-    (void)state;
     simba_client *client = open_teller(NOTHING);
     simba_locker *locker = locker_new(client, 1);
     struct attempt waits;
@@ -371,7 +362,6 @@ static void a_late_answer_is_not_believed(void **state)
 /* A part of the store that cannot be asked for its slot does not keep anybody from the others. */
 static void a_part_of_the_store_is_away(void **state)
 {
-    (void)state;
     simba_client *client = open_teller(AWAY);
     for (int i = 0; i < 20; i++) { /* which slot comes first is chance */
         simba_locker *locker = locker_new(client, 2);
@@ -389,7 +379,6 @@ static void a_part_of_the_store_is_away(void **state)
 /* The delay before an acquire is one, however many slots are asked for. */
 static void one_delay(void **state)
 {
-    (void)state;
     enum { SLOTS = 8, DELAY_MS = 500 };
     simba_client *client = client_open(NULL);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
@@ -413,7 +402,6 @@ static void one_delay(void **state)
 /* Who waits for a slot may wait for longer than a slot may be held, and stays the next. */
 static void the_hold_limit_is_the_slots(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_locker *holder = locker_new(client, 1), *waiter = NULL;
@@ -444,7 +432,6 @@ static void the_hold_limit_is_the_slots(void **state)
 /* A child process has nothing of what its parent holds, and frees what it does not want. */
 static void not_the_child_s(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *locker = locker_new(client, 2);
     int status = -1;
@@ -467,7 +454,6 @@ static void not_the_child_s(void **state)
 /* Close while one waits in the turnstile, and one behind it. */
 static void closed_while_they_wait(void **state)
 {
-    (void)state;
     simba_client *client = client_open(NULL);
     simba_locker *holder = locker_new(client, 2), *other = locker_new(client, 2);
     simba_locker *first = locker_new(client, 2), *second = locker_new(client, 2);

@@ -19,7 +19,6 @@ static inline simba__sql_store *sql_of(const testhost *h)
  * goes on, its second packet changes nothing. */
 static inline void frozen_between_packets(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -53,7 +52,6 @@ static inline void deafen(testhost *h)
  * gets the same token. */
 static inline void cut_after_packet_2(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "orders", "you", 2);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
@@ -106,7 +104,6 @@ static inline void *fight(void *url)
 /* As many as processes want one mutex: each gets it as often as it likes, one after the other, and nobody hears of an error. */
 static inline void about_crowd(void **state)
 {
-    (void)state;
     pthread_t threads[CROWD];
     open_store(&a);
     acquire(&a, "other", "me", 1); /* which makes the table */

@@ -10,7 +10,6 @@
 /* A row that cannot be written fails alone. */
 static void about_neighbours(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "b", "you", 9);
     expire("b");
@@ -45,7 +44,6 @@ static void about_neighbours(void **state)
 /* Whatever the server does with transactions that end: a grant that was told is committed, and locks nothing. */
 static void chained_commits(void **state)
 {
-    (void)state;
     say("set global completion_type = 'CHAIN'");
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -59,7 +57,6 @@ static void chained_commits(void **state)
 /* Nor does it matter how many rows the server shows who does not say: holders are not told that theirs are gone. */
 static void select_limit(void **state)
 {
-    (void)state;
     enum { N = 12 };
     testhost_request r[N];
     char mutexes[N][8];
@@ -86,7 +83,6 @@ static void select_limit(void **state)
 /* The client library blocks for as long as it likes, so a thread that has other things to do does not get into it. */
 static void jobs_are_for_patient_threads(void **state)
 {
-    (void)state;
     open_store(&a);
     testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "a", NULL, 0, 0);
     testhost_submit(&a, &r);
@@ -102,7 +98,6 @@ static void jobs_are_for_patient_threads(void **state)
 /* A renewal gets no answer in time: its connection is given up, and the next try goes by a new one. */
 static void renewal_by_another_connection(void **state)
 {
-    (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     const long long before = counter("Connections");
@@ -126,7 +121,6 @@ static void renewal_by_another_connection(void **state)
  * another one of ours does not get it; the holder is asked to look. */
 static void older_row(void **state)
 {
-    (void)state;
     simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     for (int i = 0; i < 5; i++) {
@@ -155,7 +149,6 @@ static void older_row(void **state)
  * nobody else gets it, and a renewal puts the row right. */
 static void clock_steps_back(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -175,7 +168,6 @@ static void clock_steps_back(void **state)
 /* Requests one by one and in batches do what the model does. */
 static void agrees_with_the_model(void **state)
 {
-    (void)state;
     static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,
                                    SIMBA_OP_RELEASE, SIMBA_OP_RELEASE, SIMBA_OP_FORCE_RELEASE};
     static const char *const ids[] = {"me", "you"};

@@ -81,7 +81,6 @@ static inline void start_mariadb(const char *const *more)
 
 static inline int group_setup(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     server_init(&mariadb);
     snprintf(mysql_url, sizeof mysql_url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
@@ -91,7 +90,6 @@ static inline int group_setup(void **state)
 
 static inline int group_teardown(void **state)
 {
-    (void)state;
     if (raw)
         mysql_close(raw);
     server_fini(&mariadb);
@@ -100,7 +98,6 @@ static inline int group_teardown(void **state)
 
 static inline int setup(void **state)
 {
-    (void)state;
     say("set lock_wait_timeout = 5");
     say("drop table if exists simba_mutex");
     return 0;

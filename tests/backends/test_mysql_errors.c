@@ -39,7 +39,6 @@ static const char *url_of(const char *user, const char *rest)
 /* Without a table the error says what to run, and after it was run it works; nothing is made unasked. */
 static void no_table(void **state)
 {
-    (void)state;
     open_at(&a, url_of("root", "simba"));
     assert_refused(&a, SIMBA_ESTORE, "`simba init`");
     assert_int_equal(refused(&a, SIMBA_OP_LIST, NULL, NULL).code, SIMBA_ESTORE);
@@ -58,7 +57,6 @@ static void no_table(void **state)
 /* A table of another name, and tables that will not do. */
 static void odd_tables(void **state)
 {
-    (void)state;
     open_at(&a, url_of("root", "simba?table=locks_2&create=yes"));
     assert_mine(acquire(&a, "orders", "me", 1));
     assert_string_equal(say("select count(*) from locks_2"), "1");
@@ -84,7 +82,6 @@ static void odd_tables(void **state)
 /* A wrong password, a database that there is not, a user who may not write: each says so, and shows no password. */
 static void about_login(void **state)
 {
-    (void)state;
     say("create or replace user worker@'%%' identified by 'good-secret'");
     say("grant select, insert, update on simba.* to worker@'%%'");
     open_store(&b);
@@ -114,7 +111,6 @@ static void about_login(void **state)
  * no row. */
 static void missing_rights(void **state)
 {
-    (void)state;
     static const char *const rights[] = {"select", "insert", "update"};
     open_store(&b);
     acquire(&b, "other", "me", 1);
@@ -143,7 +139,6 @@ static void missing_rights(void **state)
 /* More connections than the server grants: unavailable, until there are fewer. */
 static void too_many(void **state)
 {
-    (void)state;
     say("create or replace user worker@'%%' with max_user_connections 1");
     say("grant all on simba.* to worker@'%%'");
     open_at(&a, url_of("worker", "simba?create=yes"));
@@ -161,7 +156,6 @@ static void too_many(void **state)
 /* Connecting takes longer than a request has time. The next one finds the connection made. */
 static void slow_to_connect(void **state)
 {
-    (void)state;
     open_store(&a);
     testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     testhost_submit(&a, &r);
@@ -190,7 +184,6 @@ static long long waits_then; /* how often anybody had waited for a lock by then 
 
 static void look_at_neighbour(testhost *h)
 {
-    (void)h;
     if (told_in_time || !neighbour->done || locked->done)
         return;
     told_in_time = true;
@@ -200,7 +193,6 @@ static void look_at_neighbour(testhost *h)
 /* Somebody keeps a row locked: requests for others go on, and are answered; that one waits until its time is over. */
 static void locked_row(void **state)
 {
-    (void)state;
     open_store(&a);
     for (int i = 0; i < 3; i++)
         acquire(&a, i == 0 ? "a" : i == 1 ? "b" : "c", "me", 1);
@@ -240,7 +232,6 @@ static void locked_row(void **state)
 /* As many rows are locked as there are connections: that keeps nobody else waiting for long. */
 static void locked_rows(void **state)
 {
-    (void)state;
     static const char *const names[] = {"b", "c", "a"};
     testhost_request r[3];
     open_store(&a);
@@ -271,7 +262,6 @@ static void locked_rows(void **state)
 /* The server takes small packets only: more statements, and everything works. */
 static void small_packets(void **state)
 {
-    (void)state;
     enum { N = 100 };
     static testhost_request r[N];
     static char names[N][270];
@@ -304,7 +294,6 @@ enum { SLOW_HANDSHAKE_S = 20 };
 /* By TCP and by socket, with TLS and without, by a certificate that is vouched for and by one that is not. */
 static void about_ways(void **state)
 {
-    (void)state;
     char url[256], named[64], numbered[64];
     snprintf(named, sizeof named, "mysql://root@localhost:%s", mariadb.port_text);
     snprintf(numbered, sizeof numbered, "mysql://root@127.0.0.1:%s", mariadb.port_text);
@@ -339,14 +328,6 @@ static void about_ways(void **state)
     testhost_close(&a);
 }
 
-static volatile sig_atomic_t pipes_broken;
-
-static void on_broken_pipe(int number)
-{
-    (void)number;
-    pipes_broken++;
-}
-
 /* Is this a connection of the store? */
 static bool is_ours(int fd)
 {
@@ -356,18 +337,9 @@ static bool is_ours(int fd)
            peer.sin_family == AF_INET && ntohs(peer.sin_port) == mariadb.port;
 }
 
-/* A connection of the store is gone, and nobody has noticed yet. */
-static void break_connections(void)
-{
-    for (int fd = 3; fd < 256; fd++)
-        if (is_ours(fd))
-            shutdown(fd, SHUT_RDWR);
-}
-
 /* The kernel probes connections that are idle, so that no router forgets them. */
 static void about_idle(void **state)
 {
-    (void)state;
     unsigned seen = 0;
     open_at(&a, url_of("root", "simba?create=yes"));
     acquire(&a, "orders", "me", 1);
@@ -386,34 +358,9 @@ static void about_idle(void **state)
     testhost_close(&a);
 }
 
-/* Over TLS a connection that is gone means no signal, neither to a job nor when the client is closed. */
-static void no_signal(void **state)
-{
-    (void)state;
-    char url[128];
-    snprintf(url, sizeof url, "mysql://root@localhost:%d/simba?create=yes&verify=no&connect-timeout=%ds", mariadb.port,
-             SLOW_HANDSHAKE_S);
-    open_at(&a, url);
-    pipes_broken = 0;
-    signal(SIGPIPE, on_broken_pipe);
-    testhost_request won = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
-    won.request.deadline.ns += SLOW_HANDSHAKE_S * 1000 * SIMBA__NS_PER_MS;
-    assert_mine(*testhost_ask(&a, &won));
-    break_connections();
-    testhost_request renewed =
-        testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.request.reply.owner.token);
-    renewed.request.deadline.ns += SLOW_HANDSHAKE_S * 1000 * SIMBA__NS_PER_MS;
-    assert_mine(*testhost_ask(&a, &renewed));
-    break_connections();
-    testhost_close(&a);
-    signal(SIGPIPE, SIG_IGN);
-    assert_int_equal(pipes_broken, 0);
-}
-
 /* What is wrong with a URL is said before anything is sent. */
 static void about_urls(void **state)
 {
-    (void)state;
     static const struct {
         const char *url, *word;
     } bad[] = {
@@ -442,7 +389,6 @@ static void about_urls(void **state)
 /* With certificates of its own. */
 static int tls_setup(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     server_init(&mariadb);
     snprintf(mysql_url, sizeof mysql_url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
@@ -455,19 +401,12 @@ static int tls_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(no_table, setup),
-        cmocka_unit_test_setup(odd_tables, setup),
-        cmocka_unit_test_setup(about_login, setup),
-        cmocka_unit_test_setup(missing_rights, setup),
-        cmocka_unit_test_setup(too_many, setup),
-        cmocka_unit_test_setup(slow_to_connect, setup),
-        cmocka_unit_test_setup(locked_row, setup),
-        cmocka_unit_test_setup(locked_rows, setup),
-        cmocka_unit_test_setup(small_packets, setup),
-        cmocka_unit_test_setup(about_ways, setup),
-        cmocka_unit_test_setup(no_signal, setup),
-        cmocka_unit_test_setup(about_idle, setup),
-        cmocka_unit_test(about_urls),
+        cmocka_unit_test_setup(no_table, setup),      cmocka_unit_test_setup(odd_tables, setup),
+        cmocka_unit_test_setup(about_login, setup),   cmocka_unit_test_setup(missing_rights, setup),
+        cmocka_unit_test_setup(too_many, setup),      cmocka_unit_test_setup(slow_to_connect, setup),
+        cmocka_unit_test_setup(locked_row, setup),    cmocka_unit_test_setup(locked_rows, setup),
+        cmocka_unit_test_setup(small_packets, setup), cmocka_unit_test_setup(about_ways, setup),
+        cmocka_unit_test_setup(about_idle, setup),    cmocka_unit_test(about_urls),
     };
     return SERVER_RUN_TESTS("mariadbd", tests, tls_setup, group_teardown);
 }

@@ -36,7 +36,6 @@ static volatile sig_atomic_t pipes_broken;
 
 static void on_broken_pipe(int number)
 {
-    (void)number;
     pipes_broken++;
 }
 
@@ -63,7 +62,6 @@ static void break_connections(void)
  * and a server that has gone sends it no such signal. First of all: the client library is started here. */
 static void sigpipe_is_the_programs(void **state)
 {
-    (void)state;
     pipes_broken = 0;
     signal(SIGPIPE, on_broken_pipe);
     open_at(&a, mysql_url);
@@ -84,7 +82,6 @@ static void sigpipe_is_the_programs(void **state)
 /* A server that wants the password itself does not get it, whether it says so at once or when we have logged in. */
 static void no_clear_password(void **state)
 {
-    (void)state;
     for (int at_once = 0; at_once < 2; at_once++) {
         fake_mysql fake = {.plugin = at_once ? "mysql_clear_password" : NULL, .switches = "mysql_clear_password"};
         fake_mysql_start(&fake);
@@ -99,7 +96,6 @@ static void no_clear_password(void **state)
 /* Nor does one that asks questions: nothing of it is printed, and nobody's standard input is read. */
 static void no_dialog(void **state)
 {
-    (void)state;
     fake_mysql fake = {.switches = "dialog", .question = "\4Your \033[31mpassword: "};
     char command[1024], out[4096];
     fake_mysql_start(&fake);
@@ -121,7 +117,6 @@ static void no_dialog(void **state)
  * anybody may be at the other end of, that is as good as in clear. */
 static void no_key_of_the_servers(void **state)
 {
-    (void)state;
     fake_mysql fake = {.switches = "caching_sha2_password", .then = "\1\4"};
     fake_mysql_start(&fake);
     const simba_error error = try_at(&fake, "");
@@ -134,7 +129,6 @@ static void no_key_of_the_servers(void **state)
  * Without the file nothing goes out. */
 static void key_of_our_own(void **state)
 {
-    (void)state;
     char command[256], rest[128];
     fake_mysql fake = {.switches = "caching_sha2_password", .then = "\1\4"};
     fake_mysql_start(&fake);
@@ -163,7 +157,6 @@ static void key_of_our_own(void **state)
 /* With TLS asked for in whatever way, a server that says it has none is not even sent a name. */
 static void no_way_without_tls(void **state)
 {
-    (void)state;
     char certificate[256];
     snprintf(certificate, sizeof certificate, "?verify=no&cert=%1$s/cert.pem&key=%1$s/key.pem", mariadb.folder);
     const char *const ways[] = {"?tls=yes&verify=no", "?verify=no", "?tls=yes", certificate};
@@ -184,7 +177,6 @@ static void no_way_without_tls(void **state)
 /* However slowly a server speaks, a connect is over when its time is; in clear, and where it should come to TLS. */
 static void slow_greeting(void **state)
 {
-    (void)state;
     for (int tls = 0; tls < 2; tls++) {
         fake_mysql fake = {.drip_ms = 150, .offers_tls = true};
         fake_mysql_start(&fake);
@@ -199,7 +191,6 @@ static void slow_greeting(void **state)
 /* A client whose server drips is closed at once, whatever it is dripping. */
 static void close_beside_a_slow_server(void **state)
 {
-    (void)state;
     for (int later = 0; later < 2; later++) {
         fake_mysql fake = {.drip_ms = later ? 0 : 1000, .lets_in = later};
         simba_client *client;
@@ -231,7 +222,6 @@ static void *heal_soon(void *arg)
 /* The first packet of a connect gets lost. The kernel would repeat it after a second; we try anew long before. */
 static void first_packet_lost(void **state)
 {
-    (void)state;
     char url[128];
     proxy way;
     pthread_t healer;
@@ -251,7 +241,6 @@ static void first_packet_lost(void **state)
 /* An answer of a gigabyte is not taken in. */
 static void about_flood(void **state)
 {
-    (void)state;
     fake_mysql fake = {.floods = true};
     fake_mysql_start(&fake);
     const simba_error error = try_at(&fake, "");
@@ -284,7 +273,6 @@ static simba_error greeted_by(const void *bytes, size_t size)
  * library, and nothing is sent to who says it. */
 static void broken_greeting(void **state)
 {
-    (void)state;
     mysql_speech whole = {.length = 0};
     unsigned char bytes[2048];
     mysql_say_hello(&whole, "mysql_native_password", false);
@@ -326,7 +314,6 @@ static int twisted_by(mysql_twist twist)
 /* The server that the next tests twist is one that we understand: it says that somebody else has the mutex. */
 static void honest_answers(void **state)
 {
-    (void)state;
     const mysql_twist none = {.kind = MYSQL_HONEST};
     fake_mysql fake = {.twist = &none};
     fake_mysql_start(&fake);
@@ -344,7 +331,6 @@ static void honest_answers(void **state)
 /* Results of more or fewer columns than were asked for, results where there is none, one result too few or too many. */
 static void other_numbers_of_columns(void **state)
 {
-    (void)state;
     static const mysql_twist_kind kinds[] = {MYSQL_TEXT_WIDTH, MYSQL_ROW_WIDTH, MYSQL_WIDTH_ALONE};
     static const uint64_t numbers[] = {1, 2, 15, 17, 60, 250};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -361,7 +347,6 @@ static void other_numbers_of_columns(void **state)
 /* A server without TLS, and certificates to name in URLs. Not by start_mariadb, which would start the client library. */
 static int hostile_setup(void **state)
 {
-    (void)state;
     server_init(&mariadb);
     snprintf(mysql_url, sizeof mysql_url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
     if (!server_make_certificates(mariadb.folder))

@@ -72,7 +72,6 @@ static void jvm_holds(const char *url)
 
 static void about_jvm_holds(void **state)
 {
-    (void)state;
     jvm_holds(mysql_url); /* adds the columns */
     assert_string_equal(say("select count(nonce) from simba_mutex"), "1");
 }
@@ -80,7 +79,6 @@ static void about_jvm_holds(void **state)
 /* What we hold no JVM contender gets, until we release or the lease has ended; and it sees whose it is. */
 static void we_hold(void **state)
 {
-    (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "me");
@@ -97,7 +95,6 @@ static void we_hold(void **state)
 /* A JVM contender releases: a waiter of ours is told. It renews: nobody is asked to try. */
 static void jvm_releases_to_us(void **state)
 {
-    (void)state;
     open_store(&a);
     jvm_acquire("orders", "jvm", 10000, 6000);
     simba_watch watched = {.mutex = "orders"};
@@ -120,7 +117,6 @@ static void jvm_releases_to_us(void **state)
  * token. */
 static void jvm_renews_on_its_table(void **state)
 {
-    (void)state;
     open_store(&a);
     jvm_acquire("orders", "jvm", 10000, 6000);
     simba_watch watched = {.mutex = "orders"};
@@ -150,7 +146,6 @@ static void jvm_renews_on_its_table(void **state)
 /* A contender on the JVM neither sees nor harms the note, and what was forgotten is known again when it takes it. */
 static void notes_beside_the_jvm(void **state)
 {
-    (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_mine(write_note(&a, "orders", "me", 1, token, 1, "page 1"));

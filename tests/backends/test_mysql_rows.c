@@ -12,7 +12,6 @@
 /* A lease is good until its end by the server's clock, and over after it, in whatever time zone the server is. */
 static void lease_end(void **state)
 {
-    (void)state;
     say("set global time_zone = '+09:00'");
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -34,7 +33,6 @@ static void lease_end(void **state)
  * listed. */
 static void list_beside_bad_rows(void **state)
 {
-    (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     say("alter table simba_mutex modify owner_id longtext null, modify ttl_at bigint unsigned null, "
@@ -78,7 +76,6 @@ static void list_beside_bad_rows(void **state)
 /* Somebody else has made the note longer than a note can be: that is an error for its mutex alone. */
 static void note_too_long(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     say("alter table simba_mutex modify note varbinary(2000) null");
@@ -93,7 +90,6 @@ static void note_too_long(void **state)
  * holds a mutex keeps it, ids that do not fit are not sent, and names that the column cannot write are refused. */
 static void jvm_table(void **state)
 {
-    (void)state;
     char url[128];
     snprintf(url, sizeof url, "mariadb://root@localhost:%d/simba", mariadb.port);
     say(JVM_TABLE " character set latin1");
@@ -127,7 +123,6 @@ static void jvm_table(void **state)
 /* Each of simba's columns has to be there, and `simba init` adds the one that is not. */
 static void missing_column(void **state)
 {
-    (void)state;
     static const char *const columns[] = {"nonce",      "nonce_version", "revoked_version", "note",
                                           "note_token", "note_number",   "note_written_at", "forgotten_version"};
     char url[128];
@@ -154,7 +149,6 @@ static void missing_column(void **state)
 /* Where the column takes two names for one, the second is refused, not mistaken for the first. */
 static void inexact_names(void **state)
 {
-    (void)state;
     say(JVM_TABLE " collate utf8mb4_general_ci");
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);

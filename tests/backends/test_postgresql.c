@@ -16,7 +16,6 @@
 /* A row that cannot be ours is left out of the list and named in the log. */
 static void list_beside_bad_row(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     say("insert into simba_mutex values ('odd', 1, 2, 3, 'me', -4)");
@@ -29,7 +28,6 @@ static void list_beside_bad_row(void **state)
 /* Somebody else has made the note longer than a note can be: that is an error for its mutex alone. */
 static void note_too_long(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     say("update simba_mutex set note = convert_to(repeat('x', 1025), 'utf8'), note_token = 1, note_number = 1");
@@ -91,7 +89,6 @@ static void compare(uint64_t *seed, simba__row *row, const char *mutex, uint64_t
 
 static void decides_like_core(void **state)
 {
-    (void)state;
     static const char *const mutexes[MUTEXES] = {"a", "b", "ab"};
     simba__row rows[MUTEXES] = {0};
     uint64_t tokens[MUTEXES] = {0};
@@ -111,7 +108,6 @@ static void decides_like_core(void **state)
 /* A row that somebody else has locked delays nobody else's, and is answered when it is free. */
 static void locked_row(void **state)
 {
-    (void)state;
     open_store(&a);
     const uint64_t slow_token = acquire(&a, "slow", "me", 1).owner.token;
     const uint64_t fast_token = acquire(&a, "fast", "me", 2).owner.token;
@@ -169,7 +165,6 @@ static bool await_push(testhost *h, simba_push_kind kind, int64_t ms)
  * nothing. */
 static void release_is_pushed(void **state)
 {
-    (void)state;
     simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
@@ -190,7 +185,6 @@ static void release_is_pushed(void **state)
 /* The first in the queue is told first. If it does not come, the second finds out by itself. */
 static void first_in_line(void **state)
 {
-    (void)state;
     simba_watch first = {.mutex = "orders"}, second = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
@@ -228,7 +222,6 @@ static void first_in_line(void **state)
 /* Who was told and leaves without taking it passes it on. */
 static void departed_waiter(void **state)
 {
-    (void)state;
     simba_watch watched = {.mutex = "orders"};
     open_store(&a);
     open_store(&b);
@@ -274,7 +267,6 @@ static void set_read_only(const char *value)
  * become read-only. A connection that is made anew finds out. */
 static void listener_at_the_wrong_server(void **state)
 {
-    (void)state;
     simba_watch watched = {.mutex = "orders"};
     server other;
     char url[160];
@@ -313,7 +305,6 @@ static void listener_at_the_wrong_server(void **state)
  * is; a schema of one's own is made, too. */
 static void about_prepare(void **state)
 {
-    (void)state;
     char url[200];
     snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&schema=locks&table=mine",
              postgresql.port);
@@ -343,7 +334,6 @@ static void about_prepare(void **state)
 /* A table that is not ours is left alone. */
 static void foreign_table(void **state)
 {
-    (void)state;
     say("create table simba_mutex (mutex text)");
     open_store(&a);
     const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
@@ -360,7 +350,6 @@ static void foreign_table(void **state)
  * rights doctor says which. */
 static void least_privileges(void **state)
 {
-    (void)state;
     char url[160];
     simba_watch watched = {.mutex = "orders"};
     snprintf(url, sizeof url, "postgresql://simple@127.0.0.1:%d/simba?sslmode=disable", postgresql.port);
@@ -407,7 +396,6 @@ static simba_verdict verdict_about(const testhost *h, const char *what)
 /* What doctor says: TLS that is not verified, a disk that is not waited for, a server that cannot be written to. */
 static void about_examine(void **state)
 {
-    (void)state;
     char url[200];
     open_store(&a);
     ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
@@ -436,7 +424,6 @@ static void about_examine(void **state)
 /* The server may be set to tell of a commit before it is on the disk: the store asks for more, and only where it matters. */
 static void synchronous_commit(void **state)
 {
-    (void)state;
     const char *const by_default = "'remote_apply' then 'remote_apply' else 'on' end, true)";
     open_store(&a);
     unsigned before = logged(by_default);
@@ -454,7 +441,6 @@ static void synchronous_commit(void **state)
 /* Each column has to be there, and `simba init` adds the one that is not. */
 static void missing_column(void **state)
 {
-    (void)state;
     static const char *const columns[] = {"note", "note_token", "note_number", "note_written_at", "forgotten_version"};
     char url[160];
     snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable", postgresql.port);

@@ -85,7 +85,6 @@ static inline simba__sql_hearing hearing_of(const testhost *h)
 static inline int group_setup(void **state)
 {
     static const char *const more[] = {"-c", "log_statement=all", NULL};
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     server_init(&postgresql);
     snprintf(postgresql_url, sizeof postgresql_url,
@@ -98,7 +97,6 @@ static inline int group_setup(void **state)
 
 static inline int group_teardown(void **state)
 {
-    (void)state;
     PQfinish(raw);
     server_fini(&postgresql);
     return 0;
@@ -106,7 +104,6 @@ static inline int group_teardown(void **state)
 
 static inline int setup(void **state)
 {
-    (void)state;
     say("set client_min_messages = error");
     say("drop table if exists simba_mutex, simba_mutex_waiters");
     return 0;

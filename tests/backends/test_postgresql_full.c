@@ -55,7 +55,6 @@ static simba_error acquire_until_full(void)
 
 static void full_disk(void **state)
 {
-    (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     fill_disk();

@@ -158,14 +158,12 @@ static bool answer_row(fake_postgresql *f, int client, fake_pg_statement stateme
 /* The fake can also be honest: then there is a grant. */
 static void about_honest(void **state)
 {
-    (void)state;
     fake = (fake_postgresql){.answer = answer_row};
     assert_int_equal(try_lock("honest"), 0);
 }
 
 static void about_lies(void **state)
 {
-    (void)state;
     static const lie lies[] = {
         {"another mutex", MUTEX, "invoices"},
         {"no mutex", MUTEX, NULL},
@@ -212,7 +210,6 @@ static bool say_rows_of(fake_postgresql *f, int client, const char *const values
 
 static bool say_no_rows(fake_postgresql *f, int client, const char *const values[VALUES])
 {
-    (void)values;
     return say_rows_of(f, client, values, 0) && say_done(f, client);
 }
 
@@ -242,14 +239,12 @@ static bool say_half(fake_postgresql *f, int client, const char *const values[VA
 static bool say_copy_in(fake_postgresql *f, int client, const char *const values[VALUES])
 {
     static const char text_of_one_column[] = {0, 0, 1, 0, 0};
-    (void)values;
     return say_message(f, client, 'G', text_of_one_column, sizeof text_of_one_column) && !fake_pg_gone(f, client, 5000);
 }
 
 /* libpq makes room for all of it at once; AddressSanitizer would take its time to watch over a gigabyte. */
 static bool say_much(fake_postgresql *f, int client, const char *const values[VALUES])
 {
-    (void)values;
     pg_speech s = {.length = 0};
     pg_say_columns(&s, COLUMNS);
     pg_claim(&s, 'D', 32 << 20, "\0\14", 2);
@@ -259,7 +254,6 @@ static bool say_much(fake_postgresql *f, int client, const char *const values[VA
 static bool say_slowly(fake_postgresql *f, int client, const char *const values[VALUES])
 {
     static const char row[] = {'T', 0, 0, 0, 100, 0, 12};
-    (void)values;
     for (size_t i = 0; i < sizeof row; i++)
         if (!fake_pg_send(f, client, row + i, 1) || fake_pg_gone(f, client, 100))
             return false;
@@ -268,7 +262,6 @@ static bool say_slowly(fake_postgresql *f, int client, const char *const values[
 
 static bool say_never(fake_postgresql *f, int client, const char *const values[VALUES])
 {
-    (void)values;
     return !fake_pg_gone(f, client, 5000);
 }
 
@@ -282,7 +275,6 @@ static bool flood(fake_postgresql *f, int client, char type, const void *bytes, 
 static bool say_notices(fake_postgresql *f, int client, const char *const values[VALUES])
 {
     char notice[1000];
-    (void)values;
     memset(notice, 'w', sizeof notice);
     memcpy(notice, "SWARNING\0C01000\0M", 17);
     notice[sizeof notice - 2] = notice[sizeof notice - 1] = '\0';
@@ -292,7 +284,6 @@ static bool say_notices(fake_postgresql *f, int client, const char *const values
 static bool say_settings(fake_postgresql *f, int client, const char *const values[VALUES])
 {
     char text[1000];
-    (void)values;
     for (int i = 0;; i++) {
         snprintf(text, sizeof text, "setting_%09d_%0*d", i, (int)sizeof text - 20, 0);
         text[17] = '\0'; /* a name, and its value */
@@ -319,7 +310,6 @@ typedef struct speech {
 static bool answer_speech(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
 {
     const char *values[VALUES];
-    (void)asks;
     if (statement == FAKE_PG_LOOK)
         return say_look(f, client);
     fill_row(NULL, values);
@@ -341,7 +331,6 @@ static const speech speeches[] = {
 
 static void about_answers(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof speeches / sizeof *speeches; i++) {
         fake = (fake_postgresql){.answer = answer_speech, .user = &speeches[i]};
         assert_no_grant(speeches[i].what);
@@ -380,7 +369,6 @@ static bool refuse(fake_postgresql *f, int client)
 
 static void about_greetings(void **state)
 {
-    (void)state;
     static const struct {
         const char *what;
         bool (*greet)(fake_postgresql *f, int client);
@@ -399,7 +387,6 @@ static void about_greetings(void **state)
 /* Whoever talks on while we connect is hung up on because of that, and not because time runs out. */
 static void greeting_is_bounded(void **state)
 {
-    (void)state;
     char url[128];
     simba_client *client;
     simba_locker *locker;
@@ -421,7 +408,6 @@ static void greeting_is_bounded(void **state)
 
 static bool answer_never(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
 {
-    (void)statement, (void)asks;
     return say_never(f, client, NULL);
 }
 
@@ -429,7 +415,6 @@ static bool answer_never(fake_postgresql *f, int client, fake_pg_statement state
  * other one is tried. */
 static void silent_host(void **state)
 {
-    (void)state;
     static fake_postgresql silent;
     for (int is_let_in = 0; is_let_in < 2; is_let_in++) {
         char url[256];
@@ -482,7 +467,6 @@ static bool release_with_answer(fake_postgresql *f, int client, fake_pg_statemen
 /* A notification may arrive right behind the answer to what the listening connection was asked. It is heard at once. */
 static void notification_behind_an_answer(void **state)
 {
-    (void)state;
     fake = (fake_postgresql){.answer = release_with_answer};
     atomic_store(&acquires, 0);
     assert_int_equal(try_lock("a release right behind an answer"), 0);
@@ -497,7 +481,6 @@ static bool ask_for_password(fake_postgresql *f, int client)
 /* Without TLS nobody gets the password by asking for it. */
 static void clear_password(void **state)
 {
-    (void)state;
     if (PQlibVersion() < 160000)
         skip();
     fake = (fake_postgresql){.greet = ask_for_password, .answer = answer_row};

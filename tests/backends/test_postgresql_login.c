@@ -34,7 +34,6 @@ static void set_logins(const char *of_keeper)
 /* The password may stand in libpq's password file. A wrong one is told as such, and so is a missing one; no password is told. */
 static void password_file(void **state)
 {
-    (void)state;
     static const char *const words[] = {"a-secret-word", "a-secret-mistake", NULL};
     static const char *const said[] = {"", "28P01", "the server wants a password, and the URL has none"};
     say("create role keeper login password 'a-secret-word'");
@@ -63,7 +62,6 @@ static void password_file(void **state)
 /* Of several hosts, one that is away may be the one that speaks TLS: that is worth waiting for. */
 static void no_tls_at_one_of_them(void **state)
 {
-    (void)state;
     char url[200];
     server closed;
     server_init(&closed);
@@ -78,7 +76,6 @@ static void no_tls_at_one_of_them(void **state)
 /* Of several hosts the one that answers is taken, in time: one refuses, one has no such name. */
 static void several_hosts(void **state)
 {
-    (void)state;
     char url[200];
     server closed;
     server_init(&closed);

@@ -14,7 +14,6 @@ static void freeze(bool wanted)
 
 static int pair_setup(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     server_init(&postgresql);
     if (!server_start_postgresql_pair(&postgresql))
@@ -29,7 +28,6 @@ static int pair_setup(void **state)
 
 static int pair_teardown(void **state)
 {
-    (void)state;
     testhost_close(&a);
     if (is_frozen)
         freeze(false);
@@ -53,7 +51,6 @@ static void await_waiting(int count)
  * warning: what it has granted may be unknown to the next primary, so it is no grant. */
 static void cancelled_wait(void **state)
 {
-    (void)state;
     acquire(&a, "orders", "me", 1);
     freeze(true);
     testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "invoices", "me", 2, 0);
@@ -74,7 +71,6 @@ static void cancelled_wait(void **state)
  * last. */
 static void fail_over(void **state)
 {
-    (void)state;
     char url[160];
     const simba_reply won = acquire(&a, "mails", "me", 1);
     assert_true(server_tell_postgresql(standby, "select pg_promote()"));

@@ -21,19 +21,16 @@ static int pooler_setup(const char *mode)
 
 static int transaction_setup(void **state)
 {
-    (void)state;
     return pooler_setup("transaction");
 }
 
 static int session_setup(void **state)
 {
-    (void)state;
     return pooler_setup("session");
 }
 
 static int pooler_teardown(void **state)
 {
-    (void)state;
     testhost_close(&a);
     testhost_close(&b);
     server_fini(&pooler);
@@ -62,7 +59,6 @@ static int64_t release_and_wait(uint64_t token)
 
 static void transaction_mode(void **state)
 {
-    (void)state;
     simba_watch watched = {.mutex = "orders"}, later = {.mutex = "invoices"};
     const simba_reply won = acquire(&a, "orders", "me", 1);
     wait_in_line(&b, "orders", "you", 2);
@@ -88,7 +84,6 @@ static void transaction_mode(void **state)
 
 static void session_mode(void **state)
 {
-    (void)state;
     simba_watch watched = {.mutex = "orders"};
     const simba_reply won = acquire(&a, "orders", "me", 1);
     wait_in_line(&b, "orders", "you", 2);

@@ -28,7 +28,6 @@ static simba_verdict examined(testhost *h, const char *what)
 /* What a server is set up to do with locks is told: whether it may evict or forget them, and who copies them. */
 static void about_examine(void **state)
 {
-    (void)state;
     char url[96];
     open_store(&a);
     assert_int_equal(examined(&a, "server"), SIMBA_VERDICT_OK);
@@ -85,7 +84,6 @@ static unsigned times_told(const char *url)
 static void tells_that_it_forgets(void **state)
 {
     char url[128];
-    (void)state;
     assert_int_equal(times_told(redis_url), 1);
     say("CONFIG SET appendonly yes");
     assert_int_equal(times_told(redis_url), 0);
@@ -107,7 +105,6 @@ static void tells_that_it_forgets(void **state)
 /* Asked while the subscription is under way: not queued yet, and told to ask again when it is confirmed. */
 static void refused_while_it_is_confirmed(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     assert_int_equal(acquire_to_wait(&a, "orders", "you", 2).place, 0);
@@ -124,7 +121,6 @@ static void refused_while_it_is_confirmed(void **state)
 static void list_damaged(void **state)
 {
     static const char *const bad[] = {"bad-grant", "bad-lock", "bad-note", "bad-owner", "bad-queue", "bad-token"};
-    (void)state;
     open_store(&a);
     acquire(&a, "a-good-one", "me", 1);
     acquire(&a, "good-too", "me", 1);
@@ -160,7 +156,6 @@ static void list_damaged(void **state)
  * come, nobody else is let in. */
 static void release_wakes_a_live_waiter(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -179,7 +174,6 @@ static void release_wakes_a_live_waiter(void **state)
 /* The one that was invited does not come: the others try by themselves after a moment. */
 static void invitation_ignored(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -210,7 +204,6 @@ static const char *granted(const char *field)
 /* Who stands by is told once, and looks after the hand-overs that follow as well: here the second one is ignored. */
 static void standby_for_many_hand_overs(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     acquire(&a, "orders", "me", 1);
@@ -246,7 +239,6 @@ static void standby_for_many_hand_overs(void **state)
 /* Whoever leaves after it was invited passes the invitation on. */
 static void invitation_passed_on(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     const simba_reply won = acquire(&a, "orders", "me", 1);
@@ -262,7 +254,6 @@ static void invitation_passed_on(void **state)
 /* Two contenders of one client under one name have one place in the queue. When one of them leaves it, the other enters anew. */
 static void two_of_one_name(void **state)
 {
-    (void)state;
     open_store(&a);
     open_store(&b);
     acquire(&a, "orders", "me", 1);
@@ -280,7 +271,6 @@ static void two_of_one_name(void **state)
 static void about_databases(void **state)
 {
     char url[96];
-    (void)state;
     snprintf(url, sizeof url, "%s&db=2", redis_url);
     const char *const urls[] = {redis_url, url};
     for (int i = 0; i < 2; i++) {
@@ -310,7 +300,6 @@ static void about_databases(void **state)
  * error says so. */
 static void last_token(void **state)
 {
-    (void)state;
     open_store(&a);
     say("HSET simba:{orders}:grant token 9007199254740989");
     assert_int_equal(acquire(&a, "orders", "me", 1).owner.token, INT64_C(9007199254740990));
@@ -328,7 +317,6 @@ static void last_token(void **state)
 static void damaged_grant(void **state)
 {
     static const char *const bad[] = {"9007199254740992", "18446744073709551615", "1e300", "x", "-1", "1.5", "nan", ""};
-    (void)state;
     open_store(&a);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         say("HSET simba:{orders}:grant token %s", bad[i]);
@@ -348,7 +336,6 @@ static void damaged_grant(void **state)
 static void about_braces(void **state)
 {
     static const char *const names[] = {"{a}", "a}b", "}", "{", "a}:contender", "}{", "a"};
-    (void)state;
     open_store(&a);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_mine(acquire(&a, names[i], "me", i));
@@ -362,7 +349,6 @@ static void about_braces(void **state)
 static void about_ways(void **state)
 {
     char urls[5][192];
-    (void)state;
     static server other;
     server_init(&other);
     char path[96];
@@ -403,7 +389,6 @@ static void bad_urls(void **state)
         "redis://host?timeout=0s",
         "redis://host?timeout=soon",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
         simba_error err = {0};
         if (testhost_open(&a, &simba__backend_redis, urls[i], &err) != SIMBA_EURL)

@@ -72,7 +72,6 @@ static inline void start_redis(const char *const *more)
 
 static inline int group_setup(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN); /* the client's own threads block it */
     server_init(&redis);
     snprintf(redis_url, sizeof redis_url, "redis://127.0.0.1:%d?restart-wait=no", redis.port);
@@ -82,7 +81,6 @@ static inline int group_setup(void **state)
 
 static inline int group_teardown(void **state)
 {
-    (void)state;
     if (raw)
         redisFree(raw);
     raw = NULL;
@@ -92,7 +90,6 @@ static inline int group_teardown(void **state)
 
 static inline int setup(void **state)
 {
-    (void)state;
     say("FLUSHALL");
     return 0;
 }

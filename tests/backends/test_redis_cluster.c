@@ -13,7 +13,6 @@ static const char *url_of(const char *rest)
 
 static int start_group(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     server_init(&group);
     if (!server_start_redis_cluster(&group))
@@ -23,14 +22,12 @@ static int start_group(void **state)
 
 static int stop_group(void **state)
 {
-    (void)state;
     server_fini(&group);
     return 0;
 }
 
 static int empty(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 3; i++)
         server_tell_redis(server_nth(&group, i), "FLUSHALL");
     return 0;
@@ -51,7 +48,6 @@ static server *home_of(const char *mutex)
 
 static void about_names(void **state)
 {
-    (void)state;
     simba_url *parsed;
     simba_error err = {0};
     assert_int_equal(simba_url_parse("redis+cluster://h", &err, &parsed), 0);
@@ -69,7 +65,6 @@ static void about_seeds(void **state)
 {
     char hosts[128];
     server lone;
-    (void)state;
     server_init(&lone);
     assert_true(server_start_redis(&lone, NULL));
     snprintf(hosts, sizeof hosts, "redis+cluster://127.0.0.1:1,127.0.0.1:%d,localhost:%d", lone.port, group.port);
@@ -120,7 +115,6 @@ static void slot_moves(void **state)
     const unsigned slot = simba__redis_slot("orders");
     server *from = home_of("orders");
     server *to = server_nth(&group, from == &group ? 1 : 0);
-    (void)state;
     open_at(&a, url_of(""));
     open_at(&b, url_of(""));
     const simba_reply granted = acquire(&a, "orders", "me", 1);
@@ -167,7 +161,6 @@ static void ping_pong(void **state)
     const unsigned slot = simba__redis_slot("accounts");
     server *home = home_of("accounts");
     server *other = server_nth(&group, home == &group ? 1 : 0);
-    (void)state;
     open_at(&a, url_of(""));
     const char *id = id_of(home);
     assert_string_equal(server_tell_redis(home, "CLUSTER SETSLOT %u NODE %s", slot, id_of(other)), "+OK\r\n");
@@ -185,7 +178,6 @@ static void frozen_master(void **state)
 {
     const unsigned slot = simba__redis_slot("ledger");
     server *home = home_of("ledger");
-    (void)state;
     open_at(&a, url_of("?timeout=60s&connect-timeout=1s"));
     assert_mine(acquire(&a, "ledger", "me", 1));
     server *const first = server_nth(&group, 0);

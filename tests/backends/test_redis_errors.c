@@ -26,7 +26,6 @@ static void assert_recovers(testhost *h)
 
 static void about_readonly(void **state)
 {
-    (void)state;
     open_store(&a);
     assert_mine(acquire(&a, "orders", "me", 1));
     say("REPLICAOF 127.0.0.1 1");
@@ -38,7 +37,6 @@ static void about_readonly(void **state)
 
 static void out_of_memory(void **state)
 {
-    (void)state;
     open_store(&a);
     ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
     say("CONFIG SET maxmemory 1");
@@ -52,7 +50,6 @@ static void out_of_memory(void **state)
 static void about_login(void **state)
 {
     char url[160];
-    (void)state;
     say("ACL SETUSER app on >s3cr3t ~simba:* &simba:* +@connection +@pubsub +@scripting +@string +@hash +@sortedset "
         "+@keyspace +time +wait +info"); /* as docs/redis.md has it */
     say("ACL SETUSER narrow on >s3cr3t ~other:* +@all");
@@ -107,7 +104,6 @@ static void about_login(void **state)
 static void no_channels(void **state)
 {
     char url[160];
-    (void)state;
     say("ACL SETUSER deaf on >s3cr3t ~* resetchannels +@all");
     snprintf(url, sizeof url, "redis://deaf:s3cr3t@127.0.0.1:%d", redis.port);
     open_at(&a, url);
@@ -125,7 +121,6 @@ static void no_channels(void **state)
 
 static void refused_connection(void **state)
 {
-    (void)state;
     open_at(&a, "redis://127.0.0.1:1");
     assert_refused(&a, SIMBA_EUNAVAILABLE, "127.0.0.1:1");
     assert_refused(&a, SIMBA_EUNAVAILABLE, "refused"); /* at once, while it waits to try again */
@@ -172,7 +167,6 @@ static void odd_guides(void **state)
         "*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n$1\r\nh\r\n:0\r\n",
         "*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n:1\r\n:1\r\n",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
         against_fake_by("redis+cluster", maps[i], SIMBA_EUNAVAILABLE, "odd answer to CLUSTER SLOTS");
         against_fake_by("redis+sentinel", maps[i], SIMBA_EUNAVAILABLE, "odd answer for a sentinel");
@@ -190,7 +184,6 @@ static void odd_guides(void **state)
 
 static void odd_servers(void **state)
 {
-    (void)state;
     against_fake("-LOADING Redis is loading the dataset in memory\r\n", SIMBA_EUNAVAILABLE, "LOADING");
     against_fake("-MASTERDOWN Link with MASTER is down\r\n", SIMBA_EUNAVAILABLE, "MASTERDOWN");
     against_fake("-ERR max number of clients reached\r\n", SIMBA_EUNAVAILABLE, "max number");
@@ -210,7 +203,6 @@ static void odd_servers(void **state)
 static void login_unknown(void **state)
 {
     char url[160];
-    (void)state;
     server_signal(&redis, SIGKILL);
     start_redis((const char *const[]){"--rename-command", "AUTH", "LOGIN", NULL});
     snprintf(url, sizeof url, "redis://app:s3cr3t@127.0.0.1:%d", redis.port);
@@ -227,7 +219,6 @@ static void login_unknown(void **state)
 /* Only the subscription is cut: it comes back, and says that something may have been missed. */
 static void subscription_cut(void **state)
 {
-    (void)state;
     open_store(&a);
     simba_watch watched = {.mutex = "orders", .observed = true};
     watch(&a, &watched);
@@ -244,7 +235,6 @@ static void subscription_cut(void **state)
 /* A contender whose request ran out of time may have stopped by the time the refusal comes: nobody is subscribed for it then. */
 static void a_late_refusal_makes_no_waiter(void **state)
 {
-    (void)state;
     open_store(&a);
     assert_mine(acquire(&a, "orders", "me", 1));
     simba_watch watched = {.mutex = "orders"};
@@ -270,7 +260,6 @@ static void a_late_refusal_makes_no_waiter(void **state)
 /* A list whose time is over asks nothing more, and ends when the server has answered what it was asked. */
 static void an_expired_list_ends(void **state)
 {
-    (void)state;
     open_store(&a);
     for (int i = 0; i < TESTHOST_LISTED; i++)
         say("SET simba:{m%d} somebody PX 60000", i);
@@ -301,7 +290,6 @@ static void close_early(void **state)
                                        "redis://192.0.2.1",
                                        "redis+sentinel://127.0.0.1:1,192.0.2.1,localhost:1/orders",
                                        "redis+cluster://127.0.0.1:1,192.0.2.1,localhost:1"};
-    (void)state;
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
         open_at(&a, urls[i] ? urls[i] : redis_url);
         testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
@@ -320,7 +308,6 @@ static void close_early(void **state)
 /* Given up while its name is looked up, which goes on all the same. */
 static void given_up_while_looked_up(void **state)
 {
-    (void)state;
     open_at(&a, "redis://localhost:1");
     redis_store *store = a.store;
     testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);

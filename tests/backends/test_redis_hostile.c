@@ -63,7 +63,6 @@ static void assert_bounded(fake_redis *fake)
 
 static void huge_array(void **state)
 {
-    (void)state;
     assert_bounded(&(fake_redis){.first = "*2147483647\r\n"});
     assert_bounded(&(fake_redis){.answer = "*2147483647\r\n"});
     assert_bounded(&(fake_redis){.answer = "*300000\r\n"});
@@ -72,7 +71,6 @@ static void huge_array(void **state)
 
 static void deep_arrays(void **state)
 {
-    (void)state;
     assert_bounded(&(fake_redis){.answer = "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"});
     assert_bounded(&(fake_redis){.answer = "*1\r\n", .flood = "*1\r\n"});
 }
@@ -81,7 +79,6 @@ static void deep_arrays(void **state)
 static void about_endless(void **state)
 {
     static char much[1 << 16];
-    (void)state;
     memset(much, 'x', sizeof much - 1);
     assert_bounded(&(fake_redis){.answer = "$2147483647\r\n", .flood = much});
     assert_bounded(&(fake_redis){.answer = "+", .flood = much});
@@ -127,7 +124,6 @@ static void malformed_answers(void **state)
         "*7\r\n:0\r\n" NOW ME TOKEN ENDS TRANSITION ":-1\r\n", /* a place before the first */
         "*7\r\n:0\r\n" NOW ME TOKEN ENDS TRANSITION ME,
     };
-    (void)state;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const simba_error error = refused_by(&(fake_redis){.answer = answers[i]}, SIMBA_OP_ACQUIRE);
         if (error.code != SIMBA_ECORRUPT)
@@ -140,7 +136,6 @@ static void malformed_answers(void **state)
 static void proper_answer(void **state)
 {
     fake_redis fake = {.answer = "*6\r\n:1\r\n" NOW ME TOKEN ENDS TRANSITION};
-    (void)state;
     open_fake(&fake);
     const simba_reply reply = acquire(&a, "orders", "me", 1);
     assert_mine(reply);

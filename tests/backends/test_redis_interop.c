@@ -25,7 +25,6 @@ static const char *jvm(const char *script, const char *mutex, const char *id, in
 /* A JVM contender's grant is foreign to us, also under an id of ours; it ends when its key does. */
 static void jvm_holds(void **state)
 {
-    (void)state;
     open_store(&a);
     const simba_reply before = acquire(&a, "orders", "me", 1);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before.owner.token);
@@ -51,7 +50,6 @@ static void jvm_holds(void **state)
 static void jvm_renews_under_our_id(void **state)
 {
     static const int lengths[] = {16000, 16900, 14900, 3000};
-    (void)state;
     open_store(&a);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         say("DEL simba:{orders}");
@@ -72,7 +70,6 @@ static void jvm_renews_under_our_id(void **state)
 /* A JVM contender releases: the waiter of ours that is next hears it on its own channel. */
 static void jvm_releases_to_us(void **state)
 {
-    (void)state;
     open_store(&a);
     jvm(jvm_acquire, "orders", "1:2@jvm", 10000);
     assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
@@ -88,7 +85,6 @@ static void jvm_releases_to_us(void **state)
 /* Nobody tells a watcher of a JVM release. It looks. */
 static void jvm_releases_under_a_watcher(void **state)
 {
-    (void)state;
     open_store(&a);
     simba_watch watched = {.mutex = "orders", .observed = true};
     watch(&a, &watched);
@@ -126,7 +122,6 @@ static const char *message(redisContext *subscriber)
 /* We release: the JVM contender that is next hears it on its own channel, and nobody on the common one. */
 static void we_release_to_jvm(void **state)
 {
-    (void)state;
     open_store(&a);
     redisContext *subscriber = redisConnectWithTimeout("127.0.0.1", redis.port, (struct timeval){2, 0});
     redisSetTimeout(subscriber, (struct timeval){0, 200000});
@@ -170,7 +165,6 @@ static void about_garbage(void **state)
         "released 99999999999999999999999 x",
     };
     static const char *const channels[] = {"simba:{orders}", "simba:{orders}@@", "simba:{orders}:you"};
-    (void)state;
     open_store(&a);
     acquire(&a, "orders", "me", 1);
     acquire_or_wait(&a, "orders", "you", 2);
@@ -203,7 +197,6 @@ static void forged_revocation(void **state)
                                         "revoked -1 orders",
                                         "revoked  1 orders",
                                         "revokedX 1 orders"};
-    (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
     for (int i = 0; i < 1000 && strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") != 0; i++)

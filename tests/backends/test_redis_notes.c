@@ -13,7 +13,6 @@ static const char *note(testhost *h)
 /* A write that comes after a later one of the same grant is not carried out, also if the later one removed the note. */
 static void late_writes(void **state)
 {
-    (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_mine(write_note(&a, "orders", "me", 1, token, 10, "ten"));
@@ -33,7 +32,6 @@ static void late_writes(void **state)
 /* Without the right token, nonce or id, and when a JVM contender has the lock: nothing is written. */
 static void only_by_the_grant(void **state)
 {
-    (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_int_equal(write_note(&a, "orders", "me", 1, token + 1, 1, "x").outcome, SIMBA_NOT_MINE);
@@ -49,7 +47,6 @@ static void only_by_the_grant(void **state)
 /* A token that is ahead of the server's clock cannot be forgotten: the next one would be smaller. */
 static void forget_ahead_of_the_clock(void **state)
 {
-    (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
@@ -67,7 +64,6 @@ static void about_damaged(void **state)
     static const char *const bad[] = {"token zz at 1 number 1 bytes x", "token 1 at zz number 1 bytes x",
                                       "token 9007199254740992 at 1 number 1 bytes x", "token -1 at 1 number 1 bytes x"};
     char command[128];
-    (void)state;
     open_store(&a);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(command, sizeof command, "HSET simba:{orders}:note %s", bad[i]);

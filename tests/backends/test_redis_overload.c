@@ -25,7 +25,6 @@ static long calls_so_far(void)
 /* A server that does not answer gets no more than the window: expired requests keep their places, and the others are never sent. */
 static void a_silent_server_gets_no_more_than_the_window(void **state)
 {
-    (void)state;
     open_store(&a);
     acquire(&a, "first", "me", 1);
     const long before = calls_so_far();
@@ -52,7 +51,6 @@ static void a_silent_server_gets_no_more_than_the_window(void **state)
 /* A renewal does not wait behind requests that the window has no room for. */
 static void renewals_overtake(void **state)
 {
-    (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "held", "me", 1).owner.token;
     assert_mine(ask(&a, SIMBA_OP_RENEW, "held", "me", 1, token)); /* now the server knows the script */
@@ -82,7 +80,6 @@ static void submit_more(int first, int count)
 /* While four requests or more are under way, the next ones are kept back until they are as many. A renewal takes all along. */
 static void gathers_while_much_is_under_way(void **state)
 {
-    (void)state;
     open_store(&a);
     const redis_node *node = ((redis_store *)a.store)->first;
     const uint64_t token = acquire(&a, "held", "me", 1).owner.token;

@@ -44,7 +44,6 @@ static void assert_renewed(int i)
 /* One was forced away, one is a JVM contender's now, one is damaged: each is told so, and all others are renewed. */
 static void some_are_not_held(void **state)
 {
-    (void)state;
     enum { REVOKED = 0, FOREIGN = 70, DAMAGED = 149 };
     open_store(&a);
     hold_all();
@@ -69,7 +68,6 @@ static void some_are_not_held(void **state)
 /* A server that has forgotten the scripts: they are loaded again, and all are renewed. */
 static void scripts_flushed(void **state)
 {
-    (void)state;
     open_store(&a);
     hold_all();
     say("SCRIPT FLUSH");
@@ -83,7 +81,6 @@ static void scripts_flushed(void **state)
 /* The time of some is over before the answer comes: they fail, and the answers of the others are still theirs. */
 static void some_expire(void **state)
 {
-    (void)state;
     open_store(&a);
     hold_all();
     kill(redis.pid, SIGSTOP);

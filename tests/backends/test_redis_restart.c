@@ -24,7 +24,6 @@ static int64_t ms_since(int64_t ns)
 static void waits_for_one_lease(void **state)
 {
     simba_error error;
-    (void)state;
     server_signal(&redis, SIGKILL);
     start_redis(NULL);
     const int64_t started_ns = simba__clock_boot().ns;
@@ -50,7 +49,6 @@ static void waits_for_one_lease(void **state)
 static void all_else_goes_on(void **state)
 {
     simba_error error;
-    (void)state;
     server_signal(&redis, SIGKILL);
     start_redis(NULL);
     open_store(&b);
@@ -74,7 +72,6 @@ static void all_else_goes_on(void **state)
 /* Both versions refuse the other's keys, so that neither grants what the other holds. */
 static void mixed_fleet(void **state)
 {
-    (void)state;
     open_store(&a);
     say("SET simba:{orders} me PX 60000");
     say("SET simba:{orders}:grant %s", OLD_GRANT);
@@ -95,7 +92,6 @@ static void mixed_fleet(void **state)
 /* PREPARE goes over them, keeps token and note, and refuses while somebody has such a mutex. */
 static void upgrade(void **state)
 {
-    (void)state;
     open_store(&a);
     say("SET simba:{orders} me PX 60000");
     say("SET simba:{orders}:grant %s", OLD_GRANT);

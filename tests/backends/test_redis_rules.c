@@ -76,7 +76,6 @@ static void same_rules(void **state)
     uint64_t seed = 42;
     unsigned outcomes[3] = {0};
     unsigned ends = 0;
-    (void)state;
     open_store(&a);
     for (int step = 0; step < STEPS; step++) {
         const simba_op op = draw_op(&seed);

@@ -104,7 +104,6 @@ static void stall_everywhere(bool (*grants)(unsigned stall), bool (*goes_well)(u
 /* L3: a holder that reaches the store keeps its mutex, and one that asks again finds its grant. */
 static void renewal_stalls(void **state)
 {
-    (void)state;
     stall_everywhere(renews, renews);
     stall_everywhere(acquires, renews);
     stall_everywhere(renews, acquires);
@@ -112,7 +111,6 @@ static void renewal_stalls(void **state)
 
 static void hand_over_stalls(void **state)
 {
-    (void)state;
     stall_everywhere(acquires, releases);
     stall_everywhere(renews, releases);
 }
@@ -121,7 +119,6 @@ static void hand_over_stalls(void **state)
 static void jvm_keeps_its_lock(void **state)
 {
     static const int lengths[] = {60010, 90000, 58000};
-    (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         say("FLUSHALL");
         assert_true(acquires(NEVER));
@@ -135,7 +132,6 @@ static void jvm_keeps_its_lock(void **state)
 /* A tenth of a second, and who may come in between. */
 static void kept_for_the_invited(void **state)
 {
-    (void)state;
     redisContext *ear = redisConnect("127.0.0.1", redis.port);
     freeReplyObject(redisCommand(ear, "SUBSCRIBE simba:{orders}:you"));
     assert_true(acquires(NEVER));

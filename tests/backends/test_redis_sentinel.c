@@ -14,7 +14,6 @@ static const char *url_of(const char *hosts, const char *rest)
 
 static int start_group(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     server_init(&group);
     if (!server_start_redis_sentinel(&group))
@@ -24,7 +23,6 @@ static int start_group(void **state)
 
 static int stop_group(void **state)
 {
-    (void)state;
     server_fini(&group);
     return 0;
 }
@@ -38,7 +36,6 @@ static int port_of(unsigned nth)
 static void sentinels_down(void **state)
 {
     char hosts[128];
-    (void)state;
     snprintf(hosts, sizeof hosts, "127.0.0.1:1,127.0.0.1:%d,localhost:%d", port_of(0), port_of(1));
     server_signal(server_nth(&group, 0), SIGSTOP);
     for (int i = 0; i < 3; i++) { /* they begin with any of them */
@@ -59,7 +56,6 @@ static void assert_says(const simba_error *error, const char *word)
 static void no_master(void **state)
 {
     char hosts[64];
-    (void)state;
     snprintf(hosts, sizeof hosts, "127.0.0.1:%d", port_of(0));
     server_tell_redis(&group, "SENTINEL MONITOR wrong 127.0.0.1 %d 2", port_of(4));
     open_at(&a, url_of(hosts, "wrong"));
@@ -92,7 +88,6 @@ static void outdated_sentinel(void **state)
     char hosts[64];
     server old;
     server new;
-    (void)state;
     server_init(&old);
     server_init(&new);
     assert_true(server_start_redis(&old, NULL));
@@ -142,7 +137,6 @@ static void deaf_during_failover(void **state)
     char hosts[32];
     server masters[2];
     fake_redis sentinel = {0};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         server_init(&masters[i]);
         assert_true(server_start_redis(&masters[i], NULL));
@@ -175,7 +169,6 @@ static void sentinel_password(void **state)
     char hosts[64];
     char rest[160];
     char path[96];
-    (void)state;
     snprintf(path, sizeof path, "%s/password", group.folder);
     FILE *file = fopen(path, "w");
     fputs("s3cr3t\n", file);
@@ -208,7 +201,6 @@ static void bad_urls(void **state)
         {"redis://h1?sentinel-user=x", "redis+sentinel://"},
         {"redis://h1,h2", "one host"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         simba_error err = {0};
         assert_int_equal(testhost_open(&a, &simba__backend_redis, cases[i].url, &err), SIMBA_EURL);

@@ -45,7 +45,6 @@ static int open_client(void **state)
 
 static int close_client(void **state)
 {
-    (void)state;
     assert_int_equal(simba_client_close(client), 0);
     assert_int_equal(ref_complaints(), 0);
     ref_watchdog(0);
@@ -106,33 +105,10 @@ static void end_waiting(waiter *w, int expected)
     simba_locker_free(w->locker);
 }
 
-/* The one that reads is told by whoever ends its wait: cancelled from another thread, or by its own deadline. */
-static void reader_is_woken(void **state)
-{
-    (void)state;
-    waiter w;
-    say("SET simba:{orders} foreign PX 100000");
-    begin_to_wait(&w, "orders");
-    const int64_t before_ms = ref_now_ms();
-    assert_int_equal(simba_locker_cancel(w.locker), 0);
-    end_waiting(&w, SIMBA_ECANCELED);
-    assert_true(ref_now_ms() - before_ms < LONG_MS / 3);
-    simba_locker *locker;
-    simba_error err;
-    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
-    /* A busy server may not have answered by then: with more time it has. */
-    int rc = SIMBA_EUNAVAILABLE;
-    for (int64_t ms = 50; rc == SIMBA_EUNAVAILABLE && ms < LONG_MS; ms *= 2)
-        rc = simba_locker_acquire(locker, ms, &err);
-    assert_int_equal(rc, SIMBA_ETIMEDOUT);
-    simba_locker_free(locker);
-}
-
 /* The one that reads finds the subscriptions broken, or both connections. They are made again, and it gets
  * what it waits for. */
 static void reader_finds_it_broken(void **state)
 {
-    (void)state;
     waiter w;
     for (int i = 0; i < 6; i++) {
         open_store(&a); /* a grant of ours: at a JVM contender's the waiter would look by itself */
@@ -163,7 +139,6 @@ static unsigned threads_of_process(void)
 /* A client that the loop of the application drives connects, renews, and hears of a loss, all without a thread. */
 static void no_thread_for_a_loop(void **state)
 {
-    (void)state;
     const unsigned before = threads_of_process();
     simba_client *other = client;
     simba_client_options loops = SIMBA_CLIENT_OPTIONS_INIT;
@@ -200,7 +175,6 @@ static void no_thread_for_a_loop(void **state)
  * does. A unix socket, because it takes little. */
 static void more_than_the_socket_takes(void **state)
 {
-    (void)state;
     static simba_contender *crowd[CROWD];
     const simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     simba_error err = {0};
@@ -242,7 +216,6 @@ static void more_than_the_socket_takes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reader_is_woken, open_client, close_client),
         cmocka_unit_test_setup_teardown(reader_finds_it_broken, open_client, close_client),
         cmocka_unit_test_setup_teardown(no_thread_for_a_loop, open_client, close_client),
         cmocka_unit_test_setup_teardown(more_than_the_socket_takes, open_client, close_client),

@@ -68,7 +68,6 @@ static void assert_fails(int code, const char *word)
 /* The certificate has to be signed by whom we trust and be for the host that we named, unless told otherwise. */
 static void about_verification(void **state)
 {
-    (void)state;
     open_tls(&secure, "localhost", "");
     assert_fails(SIMBA_EPERM, "certificate");
     open_tls(&secure, "127.0.0.1", with_ca(""));
@@ -82,7 +81,6 @@ static void about_verification(void **state)
 static void client_certificate(void **state)
 {
     char more[256];
-    (void)state;
     open_tls(&strict, "localhost", with_ca(""));
     assert_fails(SIMBA_EUNAVAILABLE, "localhost");
     snprintf(more, sizeof more, "&cert=%s&key=%s", cert, key);
@@ -95,7 +93,6 @@ static void client_certificate(void **state)
 static void mixed_up(void **state)
 {
     char url[96];
-    (void)state;
     open_tls(&redis, "localhost", with_ca("&connect-timeout=300ms"));
     assert_fails(SIMBA_ESTORE, "the server does not speak TLS at this port"); /* though it says nothing to a hello */
     server_signal(&redis, SIGSTOP);
@@ -111,7 +108,6 @@ static void mixed_up(void **state)
 static void bad_files(void **state)
 {
     char urls[6][256];
-    (void)state;
     snprintf(urls[0], sizeof urls[0], "rediss://localhost?ca=/no/such/file");
     snprintf(urls[1], sizeof urls[1], "rediss://localhost?cert=%s", cert);
     snprintf(urls[2], sizeof urls[2], "rediss://localhost?cert=%s&key=%s", ca, key);
@@ -133,7 +129,6 @@ static void tls_cluster(void **state)
     char bus[12];
     char url[256];
     server lone;
-    (void)state;
     server_init(&lone);
     snprintf(bus, sizeof bus, "%d", lone.port < 40000 ? lone.port + 20000 : lone.port - 20000);
     start_secure(&lone, (const char *const[]){"--cluster-enabled", "yes", "--cluster-port", bus, "--tls-cluster", "yes",
@@ -164,7 +159,6 @@ static void tls_sentinel(void **state)
     char path[96];
     char url[256];
     server sentinel;
-    (void)state;
     server_init(&sentinel);
     snprintf(path, sizeof path, "%s/sentinel.conf", sentinel.folder);
     FILE *file = fopen(path, "w");
@@ -207,7 +201,6 @@ static simba_reply ask_until_confirmed(simba_op op, uint64_t token)
 static void about_replicas(void **state)
 {
     char url[96];
-    (void)state;
     snprintf(url, sizeof url, "redis://127.0.0.1:%d?replicas=1", redis.port);
     open_at(&a, url);
     simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");

@@ -38,9 +38,6 @@ static inline int setup(void **state)
 
 static inline int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
 {
-    (void)status;
-    (void)kind;
-    (void)where;
     return remove(path);
 }
 

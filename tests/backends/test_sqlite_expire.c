@@ -33,9 +33,6 @@ static struct {
 
 static int after_statement(unsigned kind, void *user, void *statement, void *ns)
 {
-    (void)kind;
-    (void)user;
-    (void)ns;
     if (expiring.request && strstr(sqlite3_sql(statement), "simba_note USING (mutex) WHERE mutex = ")) {
         testhost_expire(expiring.h, expiring.request);
         expiring.request = NULL;
@@ -46,8 +43,6 @@ static int after_statement(unsigned kind, void *user, void *statement, void *ns)
 
 static int add_hook(sqlite3 *db, char **message, const void *api)
 {
-    (void)message;
-    (void)api;
     return sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, after_statement, NULL);
 }
 

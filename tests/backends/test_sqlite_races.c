@@ -21,9 +21,6 @@ static void act_once(void (**act)(fixture *f))
 
 static int after_statement(unsigned kind, void *user, void *statement, void *ns)
 {
-    (void)kind;
-    (void)user;
-    (void)ns;
     if (strstr(sqlite3_sql(statement), "simba_note USING (mutex) WHERE mutex = "))
         act_once(&meanwhile.on_read);
     if (strcmp(sqlite3_sql(statement), "COMMIT") == 0)
@@ -33,8 +30,6 @@ static int after_statement(unsigned kind, void *user, void *statement, void *ns)
 
 static int add_hooks(sqlite3 *db, char **message, const void *api)
 {
-    (void)message;
-    (void)api;
     return sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, after_statement, NULL);
 }
 
@@ -82,7 +77,6 @@ static void released_before_the_answer(void **state)
 
 static void die(fixture *f)
 {
-    (void)f;
     raise(SIGKILL);
 }
 

@@ -63,9 +63,6 @@ static fixture *beaten;
 
 static int when_it_begins(unsigned kind, void *user, void *statement, void *text)
 {
-    (void)kind;
-    (void)user;
-    (void)text;
     fixture *f = beaten;
     if (f && strcmp(sqlite3_sql(statement), "BEGIN IMMEDIATE") == 0) {
         beaten = NULL;
@@ -76,8 +73,6 @@ static int when_it_begins(unsigned kind, void *user, void *statement, void *text
 
 static int add_hook(sqlite3 *db, char **message, const void *api)
 {
-    (void)message;
-    (void)api;
     return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, when_it_begins, NULL);
 }
 

@@ -42,7 +42,6 @@ static simba_locker *new_locker(simba_client *client, const char *mutex)
 
 static void bad_urls(void **state)
 {
-    (void)state;
     static const struct {
         const char *url, *says;
     } cases[] = {
@@ -81,7 +80,6 @@ static void bad_urls(void **state)
 /* The node of a mutex is named as on the JVM; what cannot be a node is refused, with the reason. */
 static void about_names(void **state)
 {
-    (void)state;
     static const char *const good[] = {
         "orders", "a b%c:{d}",   "50%",       "a/b",         "a/b/c",     "a%2Fb",        "...",          "a/...",
         ".a",     "caf\xc3\xa9", "x-latch-1", "x-latch-1/y", "\xc2\xa0x", "\xed\x9f\xbf", "\xef\xbf\xaf",
@@ -153,7 +151,6 @@ static void assert_listed(simba_client *client, const char *pattern, const char 
 /* A contender of Simba on the JVM: the node of mutex `a/b` is /simba/a/b, and "%" means nothing special there. */
 static void excludes_jvm_for_any_name(void **state)
 {
-    (void)state;
     static const char *const mutexes[] = {"plain", "a/b", "a%2Fb", "100%41"};
     simba_error err = {0};
     zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
@@ -179,7 +176,6 @@ static void excludes_jvm_for_any_name(void **state)
 /* `a` and `a/b` are two mutexes: neither is taken for a contender of the other, by those who lock and those who list. */
 static void nested_names(void **state)
 {
-    (void)state;
     simba_error err = {0};
     simba_client *client = open_client("", "/nested");
     static const char *const names[] = {"a/b", "a", "a/0", "x/y/z"};
@@ -218,7 +214,6 @@ static void note_warning(void *user, simba_log_level level, const char *text)
 /* Nobody tells a LeaderLatch that its node was removed, so whoever removes it is warned; not so for one of ours. */
 static void warns_of_jvm_owner(void **state)
 {
-    (void)state;
     char url[64];
     simba_error err = {0};
     simba_client *client = NULL;
@@ -247,7 +242,6 @@ static void warns_of_jvm_owner(void **state)
  * and nobody can be made with such a margin from then on. */
 static void shorter_session(void **state)
 {
-    (void)state;
     char url[96];
     simba_error err = {0};
     simba_client *client = NULL;
@@ -279,7 +273,6 @@ static void shorter_session(void **state)
 
 static void about_rights(void **state)
 {
-    (void)state;
     simba_error err = {0};
     simba_client *owner = open_client("app:secret@", "/closed?acl=creator");
     simba_client *friend = open_client("app:secret@", "/closed?acl=creator");
@@ -314,7 +307,6 @@ static simba_contender *leader;
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
-    (void)state, (void)user;
     ref_lock();
     leader = contender;
     grants++;
@@ -324,7 +316,6 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 /* Thirty contenders of one client share one session, and a hand-over between them fires one watch. */
 static void no_herd(void **state)
 {
-    (void)state;
     enum { N = 30, HAND_OVERS = 20 };
     simba_contender *contenders[N];
     const double sessions = counter("zk_global_sessions");
@@ -353,7 +344,6 @@ static void no_herd(void **state)
 
 static void ignore_row(const simba_listing *row, void *user)
 {
-    (void)row, (void)user;
 }
 
 static void *list_all(void *client)
@@ -373,7 +363,6 @@ static bool is_polled_from(simba_client *client)
 /* The connection breaks under a thread of the application that polls, because it waits for an answer and nobody else polls. */
 static void breaks_under_a_poller(void **state)
 {
-    (void)state;
     char url[64];
     proxy network;
     pthread_t thread;

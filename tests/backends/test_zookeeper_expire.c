@@ -27,7 +27,6 @@ static int setup(void **state)
 {
     char url[96];
     simba_error err = {0};
-    (void)state;
     proxy_start(&network, zookeeper.port);
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d?session-timeout=1h", network.port);
     if (testhost_open(&h, &simba__backend_zookeeper, url, &err) < 0)
@@ -37,7 +36,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     testhost_close(&h);
     proxy_stop(&network);
     return 0;
@@ -59,7 +57,6 @@ static void pump_until_none_is_outstanding(void)
 /* The server has said something since the request was made, so it may still be working on it. */
 static void keeps_its_place(void **state)
 {
-    (void)state;
     ask(&h, SIMBA_OP_READ, "m", "me", NONCE, 0);
     proxy_set(&network, PROXY_FREEZE);
     testhost_request read = testhost_request_of(&h, SIMBA_OP_READ, "m", "me", NONCE, 0);
@@ -84,7 +81,6 @@ static void keeps_its_place(void **state)
 /* Not a byte has come since the request was made: another connection may do better. */
 static void silent_server(void **state)
 {
-    (void)state;
     assert_mine(acquire(&h, "s", "me", NONCE));
     const unsigned connections = proxy_accepted(&network);
     proxy_set(&network, PROXY_FREEZE);

@@ -40,7 +40,6 @@ static const char *const kinds[] = {"list", "run", "run and SIGTERM", "forget"};
 
 static void ignore_row(const simba_listing *row, void *user)
 {
-    (void)user;
     puts(row->owner->id);
 }
 
@@ -165,7 +164,6 @@ static void assert_not_forgotten(const bad_server *bad)
 
 static void about_answers(void **state)
 {
-    (void)state;
     static const bad_server cases[] = {
         {.what = "2^31 - 1 children", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY(MOST)}},
         {.what = "a child with a slash", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\1\0\0\0\3a/b")}},
@@ -188,7 +186,6 @@ static void about_answers(void **state)
 
 static void about_events(void **state)
 {
-    (void)state;
     static const bad_server cases[] = {
         {.what = "an event with a path too long", .odd = {FAKE_SET, FAKE_EVENT, BODY(EVENT(MOST "/"))}},
         {.what = "a session event", .odd = {FAKE_SET, FAKE_EVENT, BODY("\xff\xff\xff\xff\xff\xff\xff\x90\0\0\0\1/")}},
@@ -204,7 +201,6 @@ static void about_events(void **state)
 
 static void about_handshakes(void **state)
 {
-    (void)state;
     static const bad_server cases[] = {
         {.what = "a session of no time", .odd = {.request = FAKE_NEVER, .timeout_ms = FAKE_NO_TIMEOUT}},
         {.what = "a session of least", .odd = {.request = FAKE_NEVER, .timeout_ms = INT32_MIN}},
@@ -222,7 +218,6 @@ static void about_handshakes(void **state)
 /* Neither more results than parts nor one that is cut off are taken for an outcome. */
 static void about_transactions(void **state)
 {
-    (void)state;
     static const bad_server cases[] = {
         {.what = "three results", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE DONE DONE LAST)}},
         {.what = "two results without an end", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE DONE)}},
@@ -240,7 +235,6 @@ static void about_transactions(void **state)
 /* The fake can be got along with: what fails above does so because of what is odd. */
 static void about_good(void **state)
 {
-    (void)state;
     trial t = {.what = "good", .kind = LISTS};
     fake_zookeeper_start(&t.fake, (fake_odd){.request = FAKE_NEVER});
     begin(&t);
@@ -257,7 +251,6 @@ static void about_good(void **state)
  * parts keeps nobody busy. */
 static void about_heads(void **state)
 {
-    (void)state;
     static const fake_odd odds[] = {{FAKE_SYNC, FAKE_REPLY, BODY("x"), .length = 16 << 20},
                                     {FAKE_CHILDREN, FAKE_UNASKED, BODY("\0\0\0\0")},
                                     {FAKE_SYNC, FAKE_RAW, BODY("\0\0")}};

@@ -88,7 +88,6 @@ static void expect_from_peer(const char *text)
 
 static void on_acquired(simba_contender *self, const simba_state *state, void *user)
 {
-    (void)self, (void)state, (void)user;
     const int fd = open(file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (fd < 0)
         REF_COMPLAIN("two lead at once");
@@ -101,7 +100,6 @@ static void on_acquired(simba_contender *self, const simba_state *state, void *u
 
 static void on_released(simba_contender *self, const simba_state *state, simba_reason reason, void *user)
 {
-    (void)self, (void)state, (void)user;
     if (reason != SIMBA_REASON_STOPPED)
         REF_COMPLAIN("released: %s", simba_reason_name(reason));
     unlink(file);
@@ -140,7 +138,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     simba_contender_free(contender);
     simba_client_close(client);
     fclose(to_peer);
@@ -153,7 +150,6 @@ static int teardown(void **state)
 
 static void hand_over(void **state)
 {
-    (void)state;
     uint64_t token = 0;
     ref_scene("hand-over between the two");
     assert_int_equal(simba_contender_start(contender), 0);

@@ -60,7 +60,6 @@ static void wait_until_settled(void)
 
 static int setup(void **state)
 {
-    (void)state;
     char url[96];
     char mutex[16];
     ref_arena_init(&arena);
@@ -86,7 +85,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     zookeeper_close(raw);
     for (unsigned i = N; i-- > 0;) {
         ref_stop(&arena.contenders[i]);
@@ -123,7 +121,6 @@ static void remove_node_of(unsigned i)
 
 static void ignore_row(const simba_listing *row, void *user)
 {
-    (void)row, (void)user;
 }
 
 /* Write to a node, and wait until all who watch it have heard of it and watch again. */
@@ -143,7 +140,6 @@ static void touch_node_of(unsigned i)
 /* A node that is written to is still there: who waits behind it does not lead. */
 static void touched_leader(void **state)
 {
-    (void)state;
     ref_scene("the leader's node is written to");
     for (int i = 0; i < 3; i++) {
         touch_node_of(0);
@@ -157,7 +153,6 @@ static void touched_leader(void **state)
 /* A holder whose node was written to goes on watching it, and is told when it is removed. */
 static void touched_then_removed(void **state)
 {
-    (void)state;
     ref_scene("the leader's node is written to, then removed");
     touch_node_of(0);
     touch_node_of(0);
@@ -172,7 +167,6 @@ static void touched_then_removed(void **state)
  * and it enters the queue again. */
 static void removed_waiter(void **state)
 {
-    (void)state;
     ref_scene("a waiter's node is removed");
     remove_node_of(1);
     ref_stop(&arena.contenders[0]);
@@ -186,7 +180,6 @@ static void removed_waiter(void **state)
 
 static void made_again(zk_op *op, const zk_call *call, zk_result *result)
 {
-    (void)op, (void)call;
     assert_int_equal(result->error, ZK_OK);
 }
 
@@ -218,7 +211,6 @@ static void stop_all(void)
 /* It leads the queue. Its client removes it when it gets into it itself. */
 static void child_comes_back(void **state)
 {
-    (void)state;
     ref_scene("a child that was removed is there again, and leads");
     stop_all();
     bring_back_child_of(0);

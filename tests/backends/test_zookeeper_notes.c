@@ -92,7 +92,6 @@ static int remove_child(zhandle_t *zh, const char *path)
 /* The nodes of notes have the rights that the URL asks for. */
 static void about_rights(void **state)
 {
-    (void)state;
     testhost h;
     zhandle_t *zh = raw_zookeeper_open(zookeeper.port, NULL);
     open_store(&h, zookeeper.port, "u:p@", "/rights?acl=creator");
@@ -115,7 +114,6 @@ static void about_rights(void **state)
 /* A holder whose child was removed, and who has not heard of it: the transaction refuses the write. */
 static void about_fenced(void **state)
 {
-    (void)state;
     testhost h;
     zhandle_t *zh = raw_zookeeper_open(zookeeper.port, NULL);
     open_store(&h, zookeeper.port, "", "/fenced");
@@ -133,7 +131,6 @@ static void about_fenced(void **state)
 /* Writes of one holder that arrive twice or in the wrong order leave the latest. */
 static void in_order(void **state)
 {
-    (void)state;
     testhost h;
     open_store(&h, zookeeper.port, "", "/order");
     const uint64_t token = lock(&h, "m");
@@ -152,7 +149,6 @@ static void in_order(void **state)
 /* Somebody writes to the note between our reading and our writing: neither is lost without being seen. */
 static void about_meddled(void **state)
 {
-    (void)state;
     testhost h;
     zhandle_t *zh = raw_zookeeper_open(zookeeper.port, NULL);
     open_store(&h, zookeeper.port, "", "/meddled");
@@ -180,7 +176,6 @@ static void about_meddled(void **state)
 /* What is no note of ours is not handed on, does not hide a mutex, and can be replaced by a holder. */
 static void about_garbage(void **state)
 {
-    (void)state;
     testhost h;
     zhandle_t *zh = raw_zookeeper_open(zookeeper.port, NULL);
     char large[4096];
@@ -214,7 +209,6 @@ static void about_garbage(void **state)
 /* An observer is told when somebody leads a mutex that nobody has contended for yet, and one that nobody contends for any more. */
 static void nobody_contended(void **state)
 {
-    (void)state;
     testhost h;
     testhost observer;
     simba_watch watched = {.mutex = "m"};
@@ -241,7 +235,6 @@ static void nobody_contended(void **state)
 /* Somebody enters while a mutex is being forgotten: its note stays. */
 static void forget_and_enter(void **state)
 {
-    (void)state;
     testhost h;
     zhandle_t *zh = raw_zookeeper_open(zookeeper.port, NULL);
     open_store(&h, zookeeper.port, "", "/enter");

@@ -21,7 +21,6 @@ static simba_client *client;
 
 static void ignore_row(const simba_listing *row, void *user)
 {
-    (void)row, (void)user;
 }
 
 static void begin(fake_odd odd)
@@ -56,7 +55,6 @@ static zk_liveness look(void)
  * however many connections there are, and whatever becomes of the beats. */
 static void beats_are_lost(void **state)
 {
-    (void)state;
     begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
     const zk_liveness first = look();
     assert_true(first.has_session);
@@ -69,7 +67,6 @@ static void beats_are_lost(void **state)
 /* The server agrees to every beat. What holders go by is what is proven, and that is a quarter of the timeout old. */
 static void beats_are_agreed(void **state)
 {
-    (void)state;
     begin((fake_odd){.request = FAKE_NEVER});
     assert_true(REF_WITHIN(LONG_MS, look().answered >= 5));
     simba__lock(client);
@@ -86,7 +83,6 @@ static void beats_are_agreed(void **state)
 /* With its next handshake a client says what it has seen, so that a server which lags behind refuses it. */
 static void what_was_seen_is_told(void **state)
 {
-    (void)state;
     begin((fake_odd){.request = FAKE_NEVER});
     assert_true(REF_WITHIN(LONG_MS, look().answered >= 1));
     assert_true(fake.seen == 0);
@@ -102,7 +98,6 @@ static void what_was_seen_is_told(void **state)
  * nobody believes its notes. */
 static void note_of_a_replaced_leader_is_not_believed(void **state)
 {
-    (void)state;
     char url[64];
     simba_note note = SIMBA_NOTE_INIT;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
@@ -129,7 +124,6 @@ static void note_of_a_replaced_leader_is_not_believed(void **state)
  * overflow. */
 static void times_are_bounded(void **state)
 {
-    (void)state;
     static const char last[] = NOTE STAT("\x7f\xff\xff\xff\xff\xff\xff\xff");
     static const char first[] = NOTE STAT("\x80\0\0\0\0\0\0\0");
     simba_note note = SIMBA_NOTE_INIT;

@@ -34,7 +34,6 @@ static int try_by(const char *host, const char *files, simba_error *err)
 /* The certificate of the server has to be for the name in the URL, not for its address; and both sides want one. */
 static void who_is_let_in(void **state)
 {
-    (void)state;
     char all[384];
     char none[128];
     char unverified[384];

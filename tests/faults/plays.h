@@ -35,35 +35,30 @@ static proxy network; /* the way to it, of the tests with one */
 
 static inline int start_subject(void **state)
 {
-    (void)state;
     server_init(&subject);
     return acts.start() ? 0 : -1;
 }
 
 static inline int end_subject(void **state)
 {
-    (void)state;
     server_fini(&subject);
     return 0;
 }
 
 static inline int setup(void **state)
 {
-    (void)state;
     open_arena(acts.url(subject.port), arena_timing(TTL_MS, TRANSITION_MS));
     return 0;
 }
 
 static inline int teardown(void **state)
 {
-    (void)state;
     close_arena();
     return 0;
 }
 
 static inline int network_setup(void **state)
 {
-    (void)state;
     proxy_start(&network, subject.port);
     open_arena(acts.url(network.port), arena_timing(ref_outage_ms(1000), ref_outage_ms(1000)));
     return 0;
@@ -71,7 +66,6 @@ static inline int network_setup(void **state)
 
 static inline int network_teardown(void **state)
 {
-    (void)state;
     proxy_set(&network, PROXY_PASS);
     close_arena();
     proxy_stop(&network);
@@ -90,7 +84,6 @@ static inline void pass(int64_t ms)
 /* Frozen for less than the transition: nobody loses anything. */
 static inline void short_freeze(void **state)
 {
-    (void)state;
     ref_scene("short freeze");
     const unsigned grants = arena.grants;
     for (int i = 0; i < 2; i++) {
@@ -107,7 +100,6 @@ static inline void short_freeze(void **state)
 /* Frozen for longer than the lease: the holder is told, and somebody leads again after the thaw. */
 static inline void long_freeze(void **state)
 {
-    (void)state;
     ref_scene("long freeze");
     acts.freeze(true);
     assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
@@ -124,7 +116,6 @@ static inline void long_freeze(void **state)
 /* It ends as in a crash, and is back when the lease may be over or not: what it has acknowledged is still there. */
 static inline void about_restart(void **state)
 {
-    (void)state;
     ref_scene("restart");
     const unsigned grants = arena.grants;
     const int64_t before_ms = ref_now_ms();
@@ -142,7 +133,6 @@ static inline void about_restart(void **state)
 /* All connections are ended again and again while the mutex goes round. */
 static inline void connections_ended(void **state)
 {
-    (void)state;
     ref_scene("connections ended");
     for (int i = 0; i < 5; i++) {
         acts.end_connections();
@@ -154,7 +144,6 @@ static inline void connections_ended(void **state)
 /* The server is read-only for a moment, then for longer than the lease. */
 static inline void about_read_only(void **state)
 {
-    (void)state;
     ref_scene("read-only");
     const unsigned grants = arena.grants;
     acts.make_read_only(true);
@@ -173,7 +162,6 @@ static inline void about_read_only(void **state)
 /* An administrator's transaction keeps the row locked for longer than the lease. */
 static inline void row_locked(void **state)
 {
-    (void)state;
     ref_scene("row locked");
     acts.lock_row("orders");
     assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
@@ -187,7 +175,6 @@ static inline void row_locked(void **state)
  * TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
 static inline void lossy_outages(void **state)
 {
-    (void)state;
     ref_scene("lossy outages");
     const char *wanted = getenv("SIMBA_TEST_OUTAGES");
     const unsigned grants = arena.grants;
@@ -215,9 +202,6 @@ static unsigned losses[HELD]; /* with the referee's lock */
 
 static inline void count_loss(simba_contender *contender, const simba_state *change, simba_reason reason, void *user)
 {
-    (void)contender;
-    (void)change;
-    (void)reason;
     ref_lock();
     (*(unsigned *)user)++;
     ref_unlock();
@@ -235,7 +219,6 @@ static inline unsigned leaders(simba_contender *const *all)
  * other (L3). */
 static inline void locked_row_among_others(void **state)
 {
-    (void)state;
     simba_client *client;
     simba_contender *all[HELD];
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;

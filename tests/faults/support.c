@@ -50,7 +50,6 @@ const char *store_url(void)
 
 int setup(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     ref_scene("a test with processes");
     ref_watchdog(WATCHDOG_S);
@@ -62,7 +61,6 @@ int setup(void **state)
 
 int teardown(void **state)
 {
-    (void)state;
     bool good = process_clean_up();
     if (atomic_load(&board->conflicts) > 0 && !conflicts_allowed) {
         print_error("two valid leases at once, seen %u times\n", atomic_load(&board->conflicts));

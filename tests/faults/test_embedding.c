@@ -36,7 +36,6 @@ static void be_peculiar(void)
 static unsigned settled(const char *directory, unsigned expected)
 {
 #ifdef __SANITIZE_THREAD__
-    (void)directory;
     return expected;
 #else
     const int64_t deadline_ms = ref_now_ms() + 5000;
@@ -167,7 +166,6 @@ static void receive(const char *scheme, const server_kind *kind, const char *for
 #define EMBEDDED(name, scheme, kind, format)                                                                           \
     static void embedded_##name(void **state)                                                                          \
     {                                                                                                                  \
-        (void)state;                                                                                                   \
         receive(scheme, kind, format);                                                                                 \
     }
 EMBEDDED(memory, "memory", NULL, "memory://embedded")

@@ -30,7 +30,6 @@ static void close_at_exit(void)
 
 static void exit_here(void *user, simba_log_level level, const char *text)
 {
-    (void)user, (void)level, (void)text;
     exit(STATUS); // NOLINT(concurrency-mt-unsafe): that is the point
 }
 
@@ -182,7 +181,6 @@ static void assert_all_end_well(const char *url, long step_us)
 /* They look the name up again and again. */
 static void while_no_server_is_there(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"redis", "zookeeper", "postgresql"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         char url[32];
@@ -195,7 +193,6 @@ static void while_no_server_is_there(void **state)
 /* OpenSSL takes itself down at the end. */
 static void while_redis_speaks_tls(void **state)
 {
-    (void)state;
     server s;
     char url[160];
     if (!simba_backend_find("rediss") || !server_has("redis-server"))
@@ -212,7 +209,6 @@ static void while_redis_speaks_tls(void **state)
 
 static void while_mysql_speaks_tls(void **state)
 {
-    (void)state;
     server s;
     char url[160];
     if (!simba_backend_find("mysql") || !server_has("mariadbd"))
@@ -230,7 +226,6 @@ static void while_mysql_speaks_tls(void **state)
 
 static void while_postgresql_speaks_tls(void **state)
 {
-    (void)state;
     server s;
     char url[320];
     if (!simba_backend_find("postgresql") || !server_has("postgres"))
@@ -247,7 +242,6 @@ static void while_postgresql_speaks_tls(void **state)
 
 static void in_the_middle_of_a_critical_section(void **state)
 {
-    (void)state;
     if (!simba_backend_find("redis"))
         skip();
     assert_ends_well(start("log", "redis://127.0.0.1:1", NULL));
@@ -256,7 +250,6 @@ static void in_the_middle_of_a_critical_section(void **state)
 /* And what was held is given back. */
 static void with_a_handler_that_closes(void **state)
 {
-    (void)state;
     char folder[REF_FOLDER_MAX];
     char url[REF_FOLDER_MAX + 32];
     ref_make_folder(folder);

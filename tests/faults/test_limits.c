@@ -118,7 +118,6 @@ static void play_frozen(const server_kind *kind, const char *format)
 
 static void frozen_mariadb(void **state)
 {
-    (void)state;
     if (!simba_backend_find("mysql") || !server_has("mariadbd"))
         skip();
     play_frozen(&server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes");
@@ -126,7 +125,6 @@ static void frozen_mariadb(void **state)
 
 static void frozen_postgresql(void **state)
 {
-    (void)state;
     if (!simba_backend_find("postgresql") || !server_has("postgres"))
         skip();
     play_frozen(&server_kind_postgresql, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&create=yes");
@@ -134,7 +132,6 @@ static void frozen_postgresql(void **state)
 
 static void frozen_redis(void **state)
 {
-    (void)state;
     if (!simba_backend_find("redis") || !server_has("redis-server"))
         skip();
     play_frozen(&server_kind_redis, "redis://127.0.0.1:%d?restart-wait=no");
@@ -142,7 +139,6 @@ static void frozen_redis(void **state)
 
 static void frozen_zookeeper(void **state)
 {
-    (void)state;
     if (!simba_backend_find("zookeeper") || !server_has_zookeeper())
         skip();
     play_frozen(&server_kind_zookeeper, "zookeeper://127.0.0.1:%d");
@@ -150,7 +146,6 @@ static void frozen_zookeeper(void **state)
 
 static void locked_sqlite(void **state)
 {
-    (void)state;
     char folder[REF_FOLDER_MAX];
     char path[REF_FOLDER_MAX + 16];
     char url[REF_FOLDER_MAX + 32];

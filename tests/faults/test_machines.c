@@ -154,7 +154,6 @@ static int by_due(const void *a, const void *b)
 
 static void every_tick_once(void **state)
 {
-    (void)state;
     for (int i = 0; i < MACHINES; i++)
         start_machine(i);
     const int faults = is_session() ? 2 : FAULTS; /* a session takes seconds to end */
@@ -192,13 +191,11 @@ static void every_tick_once(void **state)
 
 static int remove_one(const char *name, const struct stat *status, int kind, struct FTW *where)
 {
-    (void)status, (void)kind, (void)where;
     return remove(name);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     const bool clean = process_clean_up();
     return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0 && clean ? 0 : -1;
 }

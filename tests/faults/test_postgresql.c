@@ -89,7 +89,6 @@ static const acts_on_server acts = {"postgres",      start,          SIGQUIT,  u
 /* Short limits for statements, transactions and idle connections cost nobody anything. */
 static void about_timeouts(void **state)
 {
-    (void)state;
     ref_scene("timeouts");
     const unsigned grants = arena.grants;
     SAY("alter system set statement_timeout = '1s'", "alter system set idle_in_transaction_session_timeout = '100ms'",
@@ -118,7 +117,6 @@ static long waiters(void)
  * again, long before the lease that they know of ends, and so they are told of the next release. */
 static void queue_lost(void **state)
 {
-    (void)state;
     open_arena(url(subject.port), arena_timing(10 * ARENA_LONG_MS, 10 * ARENA_LONG_MS));
     ref_scene("queue lost");
     if (!REF_WITHIN(ARENA_LONG_MS, waiters() == N - 1))
@@ -182,7 +180,6 @@ static bool is_tried_patiently(int port, attempts *seen)
  * that; but after a few of them one gets the time that a server far away needs. */
 static void first_packet_lost(void **state)
 {
-    (void)state;
     char text[160];
     simba_error err = {0};
     attempts seen = {0};

@@ -1,7 +1,6 @@
 /* Leases between real processes, over SQLite or the store of the URL that is given: what becomes of a mutex when its
  * holder, or somebody who waits for it, is killed or frozen. No process here knows that anything happens to another. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "support.h"
 
@@ -10,7 +9,6 @@
 /* A holder that is killed is followed not before its lease has ended, and soon after (S1, L1). */
 static void killed_holder(void **state)
 {
-    (void)state;
     process *a = short_contender(0);
     process *b = short_contender(1);
     const grant old = lead(a);
@@ -31,7 +29,6 @@ static void killed_holder(void **state)
  * whoever took over has a greater token (S1, S2, S3). */
 static void frozen_holder(void **state)
 {
-    (void)state;
     process *a = short_contender(0);
     process *b = short_contender(1);
     const grant old = lead(a);
@@ -64,7 +61,6 @@ static void frozen_holder(void **state)
 /* A holder that was frozen for less than the window keeps its leadership and its token (L3). */
 static void briefly_frozen_holder(void **state)
 {
-    (void)state;
     process *a = short_contender(0);
     process *b = short_contender(1);
     const grant held = lead(a);
@@ -85,7 +81,6 @@ static void briefly_frozen_holder(void **state)
  * slowest one would by any timer or poll (L2). */
 static void release_is_pushed(void **state)
 {
-    (void)state;
     enum { HAND_OVERS = 8 };
     process *both[2];
     for (unsigned i = 0; i < 2; i++)
@@ -113,49 +108,6 @@ static void release_is_pushed(void **state)
     process_end(both[1]);
 }
 
-/* Four processes, of which the first leads; the second, which waits longest, gets a signal; then the first gives up.
- * One of the others must be woken. Which it was. */
-static int wake_past(int number, process *all[4])
-{
-    for (unsigned i = 0; i < 4; i++)
-        all[i] = contender(i, NULL, 50 * TTL_MS, 50 * TRANSITION_MS);
-    lead(all[0]);
-    for (int i = 1; i < 4; i++)
-        stand_behind(all[i]);
-    process_signal(all[1], number);
-    process_say(all[0], "stop");
-    const loss given = await_released(all[0]);
-    int who;
-    const grant next = await_any_acquired(&all[2], 2, LONG_MS, &who);
-    assert_in_range((uintmax_t)(next.at_ns - given.at_ns), 0, (uintmax_t)(ref_scaled_ms(1000) * MS));
-    return who + 2;
-}
-
-/* A dead waiter does not swallow the wake-up. */
-static void dead_waiter(void **state)
-{
-    (void)state;
-    process *all[4];
-    wake_past(SIGKILL, all);
-    process_end(all[0]);
-    process_end(all[2]);
-    process_end(all[3]);
-}
-
-/* A frozen waiter does not swallow the wake-up; thawed, it takes its turn. */
-static void frozen_waiter(void **state)
-{
-    (void)state;
-    process *all[4];
-    const int leader = wake_past(SIGSTOP, all);
-    process_signal(all[1], SIGCONT);
-    process_end(all[leader]);
-    process_end(all[leader == 2 ? 3 : 2]);
-    await_acquired(all[1], LONG_MS);
-    process_end(all[1]);
-    process_end(all[0]);
-}
-
 int main(int argc, char **argv)
 {
     int status;
@@ -165,8 +117,10 @@ int main(int argc, char **argv)
         use_store(argv[1]);
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(killed_holder),     TEST(frozen_holder), TEST(briefly_frozen_holder),
-        TEST(release_is_pushed), TEST(dead_waiter),   TEST(frozen_waiter),
+        TEST(killed_holder),
+        TEST(frozen_holder),
+        TEST(briefly_frozen_holder),
+        TEST(release_is_pushed),
     };
     return cmocka_run_group_tests_name("processes", tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* The file that real processes share, when something happens to it: another program sits on SQLite's lock, dies with
- * it, the file is deleted, the disk is full, a process has another clock, and ten processes want the same lock. */
+ * it, the disk is full, a process has another clock, and ten processes want the same lock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support.h"
 
@@ -32,7 +31,6 @@ static void let_go(process *w)
 /* A process that is frozen with SQLite's lock in hand, for less than the window, costs nobody the leadership (L3). */
 static void lock_held_briefly(void **state)
 {
-    (void)state;
     process *a = short_contender(0);
     process *b = short_contender(1);
     const grant held = lead(a);
@@ -57,7 +55,6 @@ static void lock_held_briefly(void **state)
  * meanwhile, and after the thaw somebody leads again (S2, L1). */
 static void lock_held_for_long(void **state)
 {
-    (void)state;
     process *both[2] = {short_contender(0), short_contender(1)};
     const grant held = lead(both[0]);
     stand_behind(both[1]);
@@ -87,7 +84,6 @@ static void lock_held_for_long(void **state)
 /* A process that is killed in the middle of a transaction leaves nothing behind that matters. */
 static void killed_with_lock(void **state)
 {
-    (void)state;
     process *a = short_contender(0);
     const grant held = lead(a);
     process *w = writer(1);
@@ -98,43 +94,10 @@ static void killed_with_lock(void **state)
     process_end(a);
 }
 
-static void delete_database(void)
-{
-    static const char *const names[] = {"store.db", "store.db-wal", "store.db-shm"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unlink(in_folder(names[i]));
-}
-
-/* The file is deleted while somebody leads: the holder learns that its grant is forgotten, somebody leads again under a
- * greater token, and it is one. That two leases may overlap meanwhile cannot be helped: the store lost what it had
- * acknowledged. */
-static void deleted_file(void **state)
-{
-    (void)state;
-    allow_conflicts();
-    process *both[2] = {short_contender(0), short_contender(1)};
-    const grant old = lead(both[0]);
-    stand_behind(both[1]);
-    delete_database();
-    assert_string_equal("superseded", await_released(both[0]).reason);
-    int who;
-    const grant next = await_any_acquired(both, 2, LONG_MS, &who);
-    assert_true(next.token > old.token);
-    assert_int_equal(next.token, await_renewal(both[who]));
-    assert_int_equal(1, process_count(both[0], "acquired") + process_count(both[1], "acquired") -
-                            process_count(both[0], "released") - process_count(both[1], "released"));
-
-    stop(both[who]);
-    assert_true(await_acquired(both[!who], LONG_MS).token > next.token);
-    process_end(both[0]);
-    process_end(both[1]);
-}
-
 /* The disk is full: whoever asks hears what is wrong and where, the holder gives up in time, others carry on, and it is
  * back when there is room again. */
 static void full_disk(void **state)
 {
-    (void)state;
     process *a = short_contender(0);
     const grant old = lead(a);
     process_say(a, "limit");
@@ -161,7 +124,6 @@ static void full_disk(void **state)
 /* A process in a time namespace, with a boot-time clock of its own, is a contender like others. */
 static void other_clock(void **state)
 {
-    (void)state;
     char ttl[24];
     char transition[24];
     snprintf(ttl, sizeof ttl, "%lld", (long long)TTL_MS);
@@ -192,8 +154,6 @@ static void other_clock(void **state)
     process_end(b);
 }
 
-enum { PATIENT_MS = 60000 }; /* a ttl in which nobody renews by himself */
-
 int main(int argc, char **argv)
 {
     int status;
@@ -201,8 +161,7 @@ int main(int argc, char **argv)
         return status;
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock),
-        TEST(deleted_file),      TEST(full_disk),          TEST(other_clock),
+        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock), TEST(full_disk), TEST(other_clock),
     };
     return cmocka_run_group_tests_name("processes_store", tests, NULL, NULL);
 }

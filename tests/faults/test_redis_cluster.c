@@ -27,59 +27,9 @@ static void contend(const char *settings)
 
 static int teardown(void **state)
 {
-    (void)state;
     close_arena();
     server_fini(&group);
     return 0;
-}
-
-static const char *id_of(const server *s)
-{
-    static char ids[2][48];
-    static unsigned next;
-    char *id = ids[next++ % 2];
-    sscanf(server_tell_redis(s, "CLUSTER MYID"), "$40\r\n%40s", id);
-    return id;
-}
-
-/* As redis-cli --cluster reshard does it. The keys come and go while this runs. */
-static void move_slot_to(server *to)
-{
-    const unsigned slot = simba__redis_slot("orders");
-    server_tell_redis(to, "CLUSTER SETSLOT %u IMPORTING %s", slot, id_of(home));
-    server_tell_redis(home, "CLUSTER SETSLOT %u MIGRATING %s", slot, id_of(to));
-    for (int i = 0; i < 100; i++) {
-        const char *moved = server_tell_redis(home,
-                                              "MIGRATE 127.0.0.1 %d \"\" 0 5000 KEYS simba:{orders} "
-                                              "simba:{orders}:grant simba:{orders}:contender",
-                                              to->port);
-        if (strncmp(moved, "+NOKEY", 6) == 0)
-            break;
-        usleep(2000);
-    }
-    const char *id = id_of(to);
-    server_tell_redis(to, "CLUSTER SETSLOT %u NODE %s", slot, id);
-    server_tell_redis(home, "CLUSTER SETSLOT %u NODE %s", slot, id);
-    home = to;
-}
-
-/* The slot moves while the mutex goes round, and then its master is killed and comes back. */
-static void slot_moves(void **state)
-{
-    (void)state;
-    start();
-    contend("");
-    ref_scene("slot moves");
-    for (unsigned i = 0; i < 4; i++) {
-        move_slot_to(server_nth(&group, home == server_nth(&group, i % 3) ? (i + 1) % 3 : i % 3));
-        assert_hands_over();
-    }
-    ref_scene("master killed");
-    server_signal(home, SIGKILL);
-    usleep((unsigned)(ARENA_TTL_MS * 1000 / 2));
-    assert_true(server_start_redis_master(home));
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
 }
 
 static void await_successor(server *replica)
@@ -92,7 +42,6 @@ static void await_successor(server *replica)
  * Without another replica nothing is granted: so each comes back as that. */
 static void about_failover(void **state)
 {
-    (void)state;
     start();
     server *replica = server_add(&group);
     assert_true(server_start_redis_replica(replica, home));
@@ -116,7 +65,6 @@ static void about_failover(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(slot_moves, teardown),
-                                       cmocka_unit_test_teardown(about_failover, teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(about_failover, teardown)};
     return SERVER_RUN_TESTS("redis-server", tests, NULL, NULL);
 }

@@ -24,7 +24,6 @@ static simba_contender *holders[HOLDERS];
 
 static int start_single(void **state)
 {
-    (void)state;
     server_init(&store);
     assert_true(server_start_redis(&store, NULL));
     proxy_start(&network, store.port);
@@ -34,7 +33,6 @@ static int start_single(void **state)
 
 static int stop_single(void **state)
 {
-    (void)state;
     proxy_stop(&network);
     server_fini(&store);
     return 0;
@@ -94,7 +92,6 @@ static uint64_t renewals(void)
 
 static void test_outages(void **state)
 {
-    (void)state;
     ref_watchdog(200);
     open_holders();
     for (int round = 0; round < ROUNDS; round++) {

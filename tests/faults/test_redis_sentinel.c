@@ -11,7 +11,6 @@ static server *master, *replica;
 static int setup(void **state)
 {
     char url[256];
-    (void)state;
     server_init(&group);
     if (!server_start_redis_sentinel(&group))
         fail_msg("the sentinels do not start");
@@ -25,7 +24,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     close_arena();
     server_fini(&group);
     return 0;
@@ -51,7 +49,6 @@ static void await_failover(void)
  * long that takes; and the mutex goes on to the next one in any case. */
 static void about_failovers(void **state)
 {
-    (void)state;
     ref_scene("master killed");
     server_signal(master, SIGKILL);
     await_failover();

@@ -177,38 +177,32 @@ static void play_store(const store *s)
 
 static void about_memory(void **state)
 {
-    (void)state;
     play_store(&(store){"memory", NULL, "memory://scarce"});
 }
 
 static void about_sqlite(void **state)
 {
-    (void)state;
     play_store(&(store){"sqlite", NULL, sqlite_url});
 }
 
 static void about_redis(void **state)
 {
-    (void)state;
     play_store(&(store){"redis", &server_kind_redis, "redis://localhost:%d?restart-wait=no"});
 }
 
 static void about_mysql(void **state)
 {
-    (void)state;
     play_store(&(store){"mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes"});
 }
 
 static void about_postgresql(void **state)
 {
-    (void)state;
     play_store(&(store){"postgresql", &server_kind_postgresql,
                         "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes"});
 }
 
 static void about_zookeeper(void **state)
 {
-    (void)state;
     if (!server_has_zookeeper())
         skip();
     play_store(&(store){"zookeeper", &server_kind_zookeeper, "zookeeper://127.0.0.1:%d"});

@@ -120,7 +120,6 @@ static void work(simba_run *run, void *user)
 static void observed(simba_observer *observer, const simba_state *state, void *user)
 {
     play *p = user;
-    (void)observer;
     ref_lock();
     p->seen = state->after;
     p->saw_an_owner |= !simba_owner_is_none(&state->after);
@@ -411,14 +410,12 @@ static void run_sweep(const char *store, failing_kind kind, unsigned row, unsign
 /* Each single allocation of the library, over the store in memory. */
 static void memory_one_by_one(void **state)
 {
-    (void)state;
     run_sweep("memory", FAILING_SIMBA, 1, 1);
 }
 
 /* Rows of three and of twenty allocations of the library. */
 static void memory_in_rows(void **state)
 {
-    (void)state;
     run_sweep("memory", FAILING_SIMBA, 3, 2);
     run_sweep("memory", FAILING_SIMBA, 20, 7);
 }
@@ -426,41 +423,35 @@ static void memory_in_rows(void **state)
 /* Each single allocation of the library, over SQLite. */
 static void sqlite_one_by_one(void **state)
 {
-    (void)state;
     run_sweep("sqlite", FAILING_SIMBA, 1, 1);
 }
 
 /* Rows of allocations of the library, over SQLite. */
 static void sqlite_in_rows(void **state)
 {
-    (void)state;
     run_sweep("sqlite", FAILING_SIMBA, 10, 7);
 }
 
 /* The allocations of SQLite itself: a sample of them, as there are thousands; all with SIMBA_SWEEP_ALL=1. */
 static void sqlite_inside(void **state)
 {
-    (void)state;
     run_sweep("sqlite", FAILING_SQLITE, 1, 0);
 }
 
 /* Rows of allocations of SQLite itself. */
 static void sqlite_inside_in_rows(void **state)
 {
-    (void)state;
     run_sweep("sqlite", FAILING_SQLITE, 25, 0);
 }
 
 /* The store of a URL: a sample of the library's allocations, one by one and in rows; all with SIMBA_SWEEP_ALL=1. */
 static void given_one_by_one(void **state)
 {
-    (void)state;
     run_sweep(given_url, FAILING_SIMBA, 1, 0);
 }
 
 static void given_in_rows(void **state)
 {
-    (void)state;
     run_sweep(given_url, FAILING_SIMBA, 3, 0);
 }
 

@@ -85,28 +85,24 @@ static void begin(int64_t session_ms)
 
 static int setup(void **state)
 {
-    (void)state;
     begin(SESSION_MS);
     return 0;
 }
 
 static int setup_brief(void **state)
 {
-    (void)state;
     begin(BRIEF_SESSION_MS);
     return 0;
 }
 
 static int setup_long(void **state)
 {
-    (void)state;
     begin(LONG_SESSION_MS);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < N; i++) {
         ref_stop(&arena.contenders[i]);
         ref_free(&arena.contenders[i]);
@@ -167,7 +163,6 @@ static bool has_beaten(simba_client *client, unsigned long long times)
 /* The connection breaks just before a sign of life is due: that belongs to neither this connection nor the next. */
 static void breaks_before_beat(void **state)
 {
-    (void)state;
     ref_scene("breaks before a beat");
     const unsigned grants = arena.grants;
     simba__lock(clients[0]);
@@ -188,7 +183,6 @@ static void breaks_before_beat(void **state)
  * queue again when the network is back. */
 static void long_freeze(void **state)
 {
-    (void)state;
     ref_scene("long freeze");
     proxy_set(&networks[0], PROXY_FREEZE);
     assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
@@ -208,7 +202,6 @@ static void long_freeze(void **state)
 /* Answers are lost, among them those to creates and deletes; nothing stays behind. */
 static void lost_answers(void **state)
 {
-    (void)state;
     ref_scene("lost answers");
     for (int i = 0; i < 5; i++) {
         assert_int_equal(ref_stop(&arena.contenders[1]), 0);
@@ -235,7 +228,6 @@ static void lost_answers(void **state)
 /* And too late. */
 static void slow_restart(void **state)
 {
-    (void)state;
     ref_scene("slow restart");
     server_signal(&zookeeper, SIGKILL);
     assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
@@ -269,7 +261,6 @@ static void steal_session_of(unsigned nth)
  * it is connected again, and everybody goes on. */
 static void stolen_session(void **state)
 {
-    (void)state;
     ref_scene("stolen session");
     ref_force(&arena);
     steal_session_of(0);

@@ -19,7 +19,6 @@ static unsigned acquired, released;
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
-    (void)contender, (void)state, (void)user;
     ref_lock();
     acquired++;
     ref_unlock();
@@ -27,7 +26,6 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 
 static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
-    (void)contender, (void)state, (void)user;
     ref_lock();
     released += reason == SIMBA_REASON_SESSION_LOST;
     ref_unlock();
@@ -42,7 +40,6 @@ static void forget_data(void)
 
 static void set_up_anew(void **state)
 {
-    (void)state;
     char url[128];
     simba_client *client = NULL;
     simba_contender *contender = NULL;

@@ -30,7 +30,6 @@ static void open_apart(unsigned first, int64_t sessions_of_others_ms)
 
 static int setup_follower(void **state)
 {
-    (void)state;
     server_init(&ensemble);
     assert_true(server_start_ensemble(&ensemble, networks));
     open_apart(0, SESSION_MS);
@@ -41,7 +40,6 @@ static int setup_follower(void **state)
  * with the other servers, and does not answer any more. */
 static int setup_leader(void **state)
 {
-    (void)state;
     server_init(&ensemble);
     assert_true(server_start_ensemble_led(&ensemble, networks));
     open_apart(SERVER_ENSEMBLE - 1, LONG_SESSION_MS);
@@ -50,7 +48,6 @@ static int setup_leader(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     close_arena();
     server_fini(&ensemble);
     server_stop_networks(networks);
@@ -86,7 +83,6 @@ static void assert_passed_on(unsigned grants)
  * on answering whatever it can answer by itself. Meanwhile the others end the session. */
 static void server_cut_off(void **state)
 {
-    (void)state;
     ref_scene("server cut off from its leader");
     assert_true(is_a(&ensemble, "Mode: follower"));
     for (int i = 0; i < 2; i++) {
@@ -111,7 +107,6 @@ enum { OLD_TIMEOUT_MS = 25000 };
 /* The others begin anew, so that they do not wait for the leader they had; that one waits for thirty seconds. */
 static void leader_cut_off(void **state)
 {
-    (void)state;
     ref_scene("leader cut off from the others");
     server *old = server_nth(&ensemble, SERVER_ENSEMBLE - 1);
     assert_true(is_a(old, "Mode: leader"));

@@ -22,7 +22,6 @@ static server ensemble;
 
 static int setup(void **state)
 {
-    (void)state;
     char url[256];
     snprintf(url, sizeof url, "zookeeper://%s/deep/down?session-timeout=%dms", ensemble.hosts, LONG_SESSION_MS);
     open_arena(url, (simba_timing)SIMBA_TIMING_INHERIT);
@@ -31,7 +30,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     close_arena();
     return 0;
 }
@@ -62,7 +60,6 @@ static void assert_goes_round(void)
 /* The leader dies, another is elected, the dead one comes back; and so on. */
 static void leader_killed(void **state)
 {
-    (void)state;
     ref_scene("leader of the ensemble killed");
     assert_goes_round();
     for (int i = 0; i < 2; i++) {
@@ -106,7 +103,6 @@ static simba_client *leading_client(void)
 /* Everybody knows the followers only. */
 static int setup_followers(void **state)
 {
-    (void)state;
     char url[256];
     const server *leader = leader_of_ensemble();
     int length = snprintf(url, sizeof url, "zookeeper://");
@@ -123,7 +119,6 @@ static int setup_followers(void **state)
  * to another server in time; when the first one goes on, it knows nothing of that, and answers from the past. */
 static void server_frozen(void **state)
 {
-    (void)state;
     ref_scene("server frozen");
     simba_client *client = leading_client();
     server *frozen = server_of(client);

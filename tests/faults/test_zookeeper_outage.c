@@ -34,7 +34,6 @@ static int64_t now_ns(simba_client *client)
 
 static void about_outages(void **state)
 {
-    (void)state;
     static const int lengths[] = {200, 300, 380, 440, 500, 500, 500}; /* in thousandths of the session */
     char url[128];
     proxy network;

@@ -21,7 +21,6 @@ static unsigned held, losses;
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
-    (void)contender, (void)state, (void)user;
     ref_lock();
     held++;
     ref_unlock();
@@ -29,7 +28,6 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 
 static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
-    (void)contender, (void)state, (void)user;
     ref_lock();
     held--;
     losses += reason == SIMBA_REASON_SESSION_LOST;
@@ -38,7 +36,6 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 
 static void many_watches(void **state)
 {
-    (void)state;
     char url[128];
     proxy network;
     simba_client *client = NULL;

@@ -1,11 +1,8 @@
 /* The step functions of the core: any events, in any order in which the client could bring them. What holds in each state is
  * asserted by the machines themselves. Here is what an application would notice. */
-#include <stdio.h>
 #include <string.h>
 
-#include "core/observation.h"
 #include "core/reply.h"
-#include "core/row.h"
 #include "core/timing.h"
 #include "core/trace.h"
 #include "fuzz/targets.h"
@@ -249,84 +246,4 @@ void fuzz_contention(const uint8_t *data, size_t size)
 
 /* --- observation -------------------------------------------------------------------------------------------------- */
 
-void fuzz_observation(const uint8_t *data, size_t size)
-{
-    fuzz_input in = {data, size};
-    simba__observation machine;
-    simba__actions actions = {.timer = SIMBA__NEVER};
-    simba_request request = {.op = SIMBA_OP_READ, .id = ""};
-    bool runs = false;
-    bool in_flight = false;
-    int64_t now_ns = INT64_C(5000000000000);
-    simba__observation_init(&machine, (1 + (int64_t)fuzz_byte(&in)) * 100 * SIMBA__NS_PER_MS);
-    while (in.left > 0) {
-        simba__event event = {.kind = (simba__event_kind)fuzz_below(&in, 6), .now = {now_ns}};
-        simba_push push;
-        uint32_t generation = machine.generation;
-        if (event.kind == SIMBA__EV_START && (runs || in_flight))
-            event.kind = SIMBA__EV_TIMER;
-        if (event.kind == SIMBA__EV_REPLY) {
-            const bool late = fuzz_below(&in, 4) == 0;
-            request.reply = any_reply(&in, &request, 1000);
-            check_reply(&request, false);
-            event.reply = &request.reply;
-            generation -= late || !in_flight;
-            in_flight = in_flight && late;
-        }
-        event.generation = generation;
-        if (event.kind == SIMBA__EV_PUSH) {
-            push = any_push(&in);
-            event.push = simba__push_check(&push);
-        }
-        const bool over = simba__observation_is_over(&machine);
-        simba__observation_step(&machine, &event, 1000 * SIMBA__NS_PER_MS, &actions);
-        FUZZ_CHECK(!actions.changed || !over || event.kind == SIMBA__EV_START);
-        FUZZ_CHECK(!actions.submit || !in_flight);
-        in_flight |= actions.submit;
-        runs = (runs || event.kind == SIMBA__EV_START) && !actions.done;
-        now_ns += (int64_t)fuzz_byte(&in) * fuzz_byte(&in) * SIMBA__NS_PER_MS;
-    }
-}
-
 /* --- row ------------------------------------------------------------------------------------------------------------ */
-
-static bool is_same(const simba__row *a, const simba__row *b)
-{
-    return strcmp(a->owner.id, b->owner.id) == 0 && a->owner.token == b->owner.token && a->nonce == b->nonce &&
-           a->token == b->token && a->version == b->version && a->until_ns == b->until_ns &&
-           a->revoked_token == b->revoked_token && a->note_token == b->note_token && a->note_number == b->note_number;
-}
-
-/* Any requests on a row: what holds of two rows that follow each other. */
-void fuzz_row(const uint8_t *data, size_t size)
-{
-    fuzz_input in = {data, size};
-    simba__row row = {.counts_tokens = fuzz_below(&in, 2)};
-    simba__row_now now = {fuzz_number(&in), fuzz_number(&in)};
-    row.token = (uint64_t)fuzz_number(&in) & SIMBA__TOKEN_MAX;
-    while (in.left > 0) {
-        simba_request request = {.op = (simba_op)fuzz_below(&in, SIMBA_OP_FORGET + 1)};
-        request.id = fuzz_below(&in, 2) ? "me" : "you";
-        request.mutex = "m";
-        request.nonce = fuzz_below(&in, 3);
-        request.note_number = fuzz_byte(&in);
-        request.token = fuzz_below(&in, 2) ? row.token : fuzz_byte(&in);
-        request.ttl_ms = fuzz_number(&in) & INT64_MAX;
-        request.transition_ms = fuzz_number(&in) & INT64_MAX;
-        const simba__row before = row;
-        const bool was_free = simba__row_is_free(&row, now);
-        const bool changed = simba__row_apply(&row, now, &request);
-        FUZZ_CHECK(row.token >= before.token);
-        FUZZ_CHECK(changed || is_same(&row, &before));
-        FUZZ_CHECK(changed == (request.reply.status == 0 && request.reply.outcome == SIMBA_MINE));
-        FUZZ_CHECK(row.token == before.token || (request.op == SIMBA_OP_ACQUIRE && was_free));
-        if (changed && request.op == SIMBA_OP_RENEW)
-            FUZZ_CHECK(!was_free && row.owner.token == before.owner.token && row.nonce == request.nonce);
-        if (changed && request.op == SIMBA_OP_ACQUIRE)
-            FUZZ_CHECK(was_free ? row.token > before.token : before.nonce == request.nonce);
-        if (fuzz_below(&in, 2))
-            now.ns = fuzz_number(&in);
-        if (fuzz_below(&in, 2))
-            now.epoch_us = fuzz_number(&in);
-    }
-}

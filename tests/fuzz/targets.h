@@ -21,8 +21,6 @@
     TARGET(command_line) /* options of the command */                                                                  \
     TARGET(event_log)    /* what `simba timeline` reads, and draws */                                                  \
     TARGET(contention)   /* any sequence of events */                                                                  \
-    TARGET(observation)  /* likewise */                                                                                \
-    TARGET(row)          /* any sequence of requests on a row */                                                       \
     TARGET(sql_row)      /* columns as SQL servers send them */                                                        \
     TARGET(sqlite_file)  /* a database file */                                                                         \
     TARGET(sqlite_row)   /* any values in our table */                                                                 \

@@ -92,13 +92,11 @@ static int sqlite_roundup(int size)
 
 static int sqlite_init(void *user)
 {
-    (void)user;
     return SQLITE_OK;
 }
 
 static void sqlite_shutdown(void *user)
 {
-    (void)user;
 }
 
 /* --- the remote control --------------------------------------------------------------------------- */

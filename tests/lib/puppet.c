@@ -87,7 +87,6 @@ static struct {
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
-    (void)user;
     pthread_mutex_lock(&me.lock);
     me.leads = true;
     pthread_mutex_unlock(&me.lock);
@@ -97,9 +96,6 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 
 static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
-    (void)contender;
-    (void)state;
-    (void)user;
     pthread_mutex_lock(&me.lock);
     me.leads = false;
     atomic_store(&me.score->slots[me.slot].valid_until_ns, 0);
@@ -109,8 +105,6 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 
 static void on_changed(simba_contender *contender, const simba_state *state, void *user)
 {
-    (void)contender;
-    (void)user;
     say("changed %s %" PRIu64, state->after.id[0] ? state->after.id : "-", state->after.token);
 }
 

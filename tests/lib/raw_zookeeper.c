@@ -10,12 +10,10 @@
 
 static void ignore_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
-    (void)zh, (void)type, (void)state, (void)path, (void)context;
 }
 
 static void ignore_log(const char *message)
 {
-    (void)message;
 }
 
 /* Let the library work for a moment. */
@@ -71,7 +69,6 @@ int raw_zookeeper_delete(zhandle_t *zh, const char *path)
 
 static void created(int rc, const char *value, const void *data)
 {
-    (void)value;
     *(int *)(uintptr_t)data = rc;
 }
 
@@ -83,7 +80,6 @@ int raw_zookeeper_create(zhandle_t *zh, const char *path, const char *data, int 
 
 static void written(int rc, const struct Stat *stat, const void *data)
 {
-    (void)stat;
     *(int *)(uintptr_t)data = rc;
 }
 

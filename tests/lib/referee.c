@@ -111,7 +111,6 @@ void ref_scene(const char *format, ...)
 static void bark(int number)
 {
     static const char text[] = "\nBail out! nothing moves any more in ";
-    (void)number;
     (void)!write(STDOUT_FILENO, text, sizeof text - 1);
     (void)!write(STDOUT_FILENO, watched_scene, strlen(watched_scene));
     (void)!write(STDOUT_FILENO, "\n", 1);
@@ -263,7 +262,6 @@ static void on_released(simba_contender *handle, const simba_state *state, simba
 static void on_changed(simba_contender *handle, const simba_state *state, void *user)
 {
     ref_contender *contender = user;
-    (void)handle;
     ref_lock();
     begin(contender);
     if (!simba_state_changed(state))

@@ -229,9 +229,6 @@ void server_stop(server *s)
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
 {
-    (void)status;
-    (void)kind;
-    (void)where;
     return remove(path);
 }
 

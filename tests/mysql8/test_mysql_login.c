@@ -45,7 +45,6 @@ static void assert_in_by(const char *user, const char *place, const char *format
 /* Without TLS the password might go to anybody: it does not go out. */
 static void sha2_in_clear(void **state)
 {
-    (void)state;
     const simba_error error = log_in("sha2:a-secret-word", by_tcp(), "");
     assert_int_equal(error.code, SIMBA_EPERM);
     assert_non_null(strstr(error.text, "tls=yes"));
@@ -61,7 +60,6 @@ static bool keys_are_used(void)
 /* The first time the server wants the password itself, after that it knows it: both ways, by each of the means. */
 static void sha2_in_secret(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         if (keys_are_used())
             assert_in_by("sha2:a-secret-word", by_tcp(), "&server-public-key=%s/data/public_key.pem");
@@ -74,7 +72,6 @@ static void sha2_in_secret(void **state)
 /* A wrong password is said to be one, by whatever way it came. */
 static void wrong_password(void **state)
 {
-    (void)state;
     char options[256];
     snprintf(options, sizeof options, "&server-public-key=%s/data/public_key.pem", mysql8.folder);
     for (int tls = !keys_are_used(); tls < 2; tls++) {
@@ -88,7 +85,6 @@ static void wrong_password(void **state)
 /* Who has no password has none to lose; and accounts of the older kind work as they always did. */
 static void about_others(void **state)
 {
-    (void)state;
     char place[32];
     snprintf(place, sizeof place, "127.0.0.1:%d", mysql8.port);
     assert_in_by("root", place, "");
@@ -97,7 +93,6 @@ static void about_others(void **state)
 
 static int group_setup(void **state)
 {
-    (void)state;
     server_init(&mysql8);
     if (!server_start_mysql8(&mysql8)) {
         server_show_log(&mysql8);
@@ -108,7 +103,6 @@ static int group_setup(void **state)
 
 static int group_teardown(void **state)
 {
-    (void)state;
     server_fini(&mysql8);
     return 0;
 }

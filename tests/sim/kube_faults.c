@@ -107,13 +107,11 @@ static bool accepts(const sim *s, unsigned server)
 /* One of the two may be, and not their address. */
 static int64_t frozen_until(const sim *s, unsigned server)
 {
-    (void)s, (void)server;
     return 0;
 }
 
 static int64_t cut_until(const sim *s, unsigned process, unsigned server)
 {
-    (void)s, (void)process, (void)server;
     return 0;
 }
 
@@ -157,7 +155,6 @@ static void end(sim *s)
 
 static void url(const sim *s, char *out, size_t size)
 {
-    (void)s;
     snprintf(out, size, "kubernetes://10.0.0.1/default?tls=no");
 }
 

@@ -38,19 +38,16 @@ static struct {
 
 static void on_up(simba__http *http)
 {
-    (void)http;
     f.ups++;
 }
 
 static void on_down(simba__http *http)
 {
-    (void)http;
     f.downs++;
 }
 
 static void on_looked_up(simba__links *links)
 {
-    (void)links;
 }
 
 static void on_done(simba__http_call *call, const simba__http_answer *answer, const simba_error *error)
@@ -83,7 +80,6 @@ static int setup(void **state)
     static const simba__http_events events = {.up = on_up, .down = on_down};
     char folder[] = "/tmp/simba-http-XXXXXX";
     simba_error err;
-    (void)state;
     memset(&f, 0, sizeof f);
     assert_non_null(mkdtemp(folder));
     snprintf(f.path, sizeof f.path, "%s/socket", folder);
@@ -104,7 +100,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     simba__http_close(&f.http);
     simba__http_fini(&f.http);
     testhost_close(&f.host);
@@ -184,7 +179,6 @@ static void failed(size_t number, bool sent, const char *why)
 static void calls_are_answered_one_after_the_other(void **state)
 {
     static const char *const headers[] = {"Authorization", "Bearer x", "Content-Type", "a/b", NULL};
-    (void)state;
     assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "POST", "/a?b=c", headers, "hello", 5), 0);
     send_call(1, "/1");
     send_call(2, "/2");
@@ -213,7 +207,6 @@ static void send_again(played_call *played)
 
 static void a_call_may_be_sent_again_when_it_is_done(void **state)
 {
-    (void)state;
     f.calls[0].then = send_again;
     send_call(0, "/first");
     server_accepts();
@@ -227,7 +220,6 @@ static void a_call_may_be_sent_again_when_it_is_done(void **state)
 
 static void lines_come_while_the_body_goes_on(void **state)
 {
-    (void)state;
     f.calls[0].call.line = on_line;
     send_call(0, "/watch");
     server_accepts();
@@ -243,7 +235,6 @@ static void lines_come_while_the_body_goes_on(void **state)
 /* An error is no line of the stream. */
 static void the_body_of_a_refusal_is_collected(void **state)
 {
-    (void)state;
     f.calls[0].call.line = on_line;
     send_call(0, "/watch");
     server_accepts();
@@ -253,7 +244,6 @@ static void the_body_of_a_refusal_is_collected(void **state)
 
 static void a_body_may_last_until_the_connection_ends(void **state)
 {
-    (void)state;
     send_call(0, "/0");
     send_call(1, "/1");
     server_accepts();
@@ -267,7 +257,6 @@ static void a_body_may_last_until_the_connection_ends(void **state)
 
 static void the_server_may_close_after_an_answer(void **state)
 {
-    (void)state;
     send_call(0, "/0");
     send_call(1, "/1");
     server_accepts();
@@ -281,7 +270,6 @@ static void the_server_may_close_after_an_answer(void **state)
 /* Nobody knows of the first call whether it was carried out; the second one was not, and goes by the next connection. */
 static void a_call_that_was_sent_fails_with_the_connection(void **state)
 {
-    (void)state;
     send_call(0, "/0");
     send_call(1, "/1");
     server_accepts();
@@ -297,7 +285,6 @@ static void a_call_that_was_sent_fails_with_the_connection(void **state)
 
 static void calls_fail_when_no_connection_can_be_made(void **state)
 {
-    (void)state;
     close(f.listening);
     f.listening = -1;
     send_call(0, "/0");
@@ -312,7 +299,6 @@ static void calls_fail_when_no_connection_can_be_made(void **state)
 /* Nobody hears of it in the middle of sending, but soon after. */
 static void a_connection_that_breaks_while_sending_is_told_later(void **state)
 {
-    (void)state;
     send_call(0, "/0");
     server_accepts();
     server_says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -329,7 +315,6 @@ static void a_connection_that_breaks_while_sending_is_told_later(void **state)
 static void a_cancelled_call_takes_its_connection_along(void **state)
 {
     char byte;
-    (void)state;
     send_call(0, "/0");
     send_call(1, "/1");
     send_call(2, "/2");
@@ -355,7 +340,6 @@ static void cancel_itself(played_call *played)
 
 static void a_line_may_be_the_last_that_its_call_wants(void **state)
 {
-    (void)state;
     f.calls[0].call.line = on_line;
     f.calls[0].then = cancel_itself;
     send_call(0, "/watch");
@@ -368,7 +352,6 @@ static void a_line_may_be_the_last_that_its_call_wants(void **state)
 
 static void a_silent_server_is_given_up(void **state)
 {
-    (void)state;
     f.calls[0].call.silence_ns = 5 * INT64_C(1000000000);
     send_call(0, "/0");
     server_accepts();
@@ -387,7 +370,6 @@ static void a_silent_server_is_given_up(void **state)
 /* The server has the beginning of the body, and answers, while the rest is still to come. */
 static void a_body_may_go_on(void **state)
 {
-    (void)state;
     f.calls[0].call.line = on_line;
     f.calls[0].call.streams = true;
     assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "POST", "/watch", NULL, NULL, 0), 0);
@@ -405,7 +387,6 @@ static void a_body_may_go_on(void **state)
 /* Its caller does not know yet that the connection is gone. */
 static void what_comes_too_late_does_not_begin_the_next_connection(void **state)
 {
-    (void)state;
     f.calls[0].call.streams = true;
     assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "POST", "/watch", NULL, NULL, 0), 0);
     server_accepts();
@@ -423,7 +404,6 @@ static void what_comes_too_late_does_not_begin_the_next_connection(void **state)
 /* A body that would last until the end is not whole only because we gave up. */
 static void what_was_given_up_is_no_whole_answer(void **state)
 {
-    (void)state;
     f.calls[0].call.silence_ns = 5 * INT64_C(1000000000);
     send_call(0, "/0");
     server_accepts();
@@ -444,7 +424,6 @@ static void what_a_server_may_not_do_costs_the_connection(void **state)
         {"HTTP/1.1 200 OK\r\n\r\na\n", "larger than any", true},
     };
     char answer[600];
-    (void)state;
     for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
         f.calls[0] =
             (played_call){.call = {.done = on_done, .body_most = 300, .line = servers[i].lines ? on_line : NULL}};
@@ -463,7 +442,6 @@ static void what_a_server_may_not_do_costs_the_connection(void **state)
 static void requests_are_one_line_each(void **state)
 {
     static const char *const injected[] = {"A", "b\r\nC: d", NULL};
-    (void)state;
     assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "GET", "/a b", NULL, NULL, 0), SIMBA_EINVAL);
     assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "GET", "/a\r\nb", NULL, NULL, 0), SIMBA_EINVAL);
     assert_int_equal(simba__http_send(&f.http, &f.calls[0].call, "GET", "/\xC3\xA4", NULL, NULL, 0), SIMBA_EINVAL);
@@ -484,7 +462,6 @@ static void the_host_is_named_as_in_a_url(void **state)
         {"10.0.0.1", 443, "example.org", "Host: example.org:443\r\n"},
     };
     char heard[256];
-    (void)state;
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
         send_call(0, "/");
         server_accepts();

@@ -83,7 +83,6 @@ static void answers_are_read_in_any_pieces(void **state)
          "hello 0123456789", 200, false},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 7\r\nX: y\r\n\r\n", "", 200, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const size_t length = strlen(answers[i].bytes);
         for (size_t piece = 1; piece <= length; piece++) {
@@ -105,7 +104,6 @@ static void answers_are_read_in_any_pieces(void **state)
 static void an_answer_ends_where_it_says(void **state)
 {
     static const char text[] = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n";
-    (void)state;
     const seen all = read_text(text, sizeof text);
     assert_int_equal(all.last, SIMBA__HTTP_END);
     assert_string_equal(text + all.used, "HTTP/1.1 200 OK\r\n");
@@ -114,7 +112,6 @@ static void an_answer_ends_where_it_says(void **state)
 static void a_body_without_a_length_lasts_until_the_end(void **state)
 {
     static const char text[] = "HTTP/1.1 200 OK\r\nX: y\r\n\r\nhello";
-    (void)state;
     for (size_t piece = 1; piece < sizeof text; piece++) {
         const seen all = read_answer(text, sizeof text - 1, piece, true);
         assert_int_equal(all.last, SIMBA__HTTP_END);
@@ -129,7 +126,6 @@ static void times_are_read(void **state)
     seen all = read_text("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 120\r\n"
                          "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\n\r\n",
                          100);
-    (void)state;
     assert_int_equal(all.head.retry_after_s, 120);
     assert_true(all.head.date_s == 784111777);
     all = read_text("HTTP/1.1 200 OK\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
@@ -184,7 +180,6 @@ static void what_two_readers_could_understand_differently_is_refused(void **stat
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\n",
     };
     static const char with_zero[] = "HTTP/1.1 200 OK\r\nA: b\0c\r\n";
-    (void)state;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         for (size_t piece = 1; piece < 100; piece += 9) {
             const seen all = read_text(heads[i], piece);
@@ -218,7 +213,6 @@ static void everything_has_a_limit(void **state)
     static const char head[] = "HTTP/1.1 200 OK\r\n";
     static const char trailers[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
     char *again = malloc(4096 * 30 + 1);
-    (void)state;
     assert_int_equal(many_lines(head, 1, SIMBA__HTTP_LINE_MOST - 2), SIMBA__HTTP_MORE);
     assert_int_equal(many_lines(head, 1, SIMBA__HTTP_LINE_MOST - 1), SIMBA__HTTP_INVALID);
     assert_int_equal(many_lines(head, 7, 8000), SIMBA__HTTP_MORE);

@@ -42,7 +42,6 @@ static void json_is_taken(void **state)
         "\"\\u00e4\\uD83D\\ude00\\n\\/\\\"\\\\\"",
         "\"\xC3\xA4\xF0\x9F\x98\x80\x7F\"",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_true(is_json(texts[i], strlen(texts[i])));
 }
@@ -89,7 +88,6 @@ static void what_is_not_json_is_refused(void **state)
         "\"\xFF\"",
     };
     static const char good[] = "{\"a\":[1,-2.5e3,\"\\u00e4\xC3\xA4\"],\"b\":{\"c\":true}}";
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (is_json(texts[i], strlen(texts[i])))
             fail_msg("%s", texts[i]);
@@ -101,7 +99,6 @@ static void what_is_not_json_is_refused(void **state)
 
 static void depth_has_a_limit(void **state)
 {
-    (void)state;
     for (size_t depth = 1; depth < 40; depth++) {
         char text[80];
         memset(text, '[', depth);
@@ -115,7 +112,6 @@ static void members_and_elements_are_found(void **state)
     const simba__json all =
         parse("{ \"first\" : null , \"a\":1,\"a\":2, \"ab\" : {\"a\\u002fb\":[ 1 , [2,3],\"x\" ]},\"last\":true}");
     int64_t number = 0;
-    (void)state;
     assert_true(simba__json_int(simba__json_get(all, "a"), &number));
     assert_int_equal(number, 1);
     assert_int_equal(simba__json_get(all, "first").length, 0);
@@ -165,7 +161,6 @@ static void numbers_have_64_bits(void **state)
                                       "-9223372036854775809",
                                       "\"99999999999999999999\""};
     int64_t number = 7;
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(simba__json_int(parse(bad[i]), &number));
     assert_int_equal(number, 7);
@@ -180,7 +175,6 @@ static void numbers_have_64_bits(void **state)
 static void texts_lose_their_escapes(void **state)
 {
     char out[16];
-    (void)state;
     assert_true(simba__json_text(parse("\"a\\u00e4\\ud83d\\ude00\\n\\\"\""), out, sizeof out));
     assert_string_equal(out, "a\xC3\xA4\xF0\x9F\x98\x80\n\"");
     assert_true(simba__json_text(parse("\"123456789012345\""), out, sizeof out));
@@ -208,7 +202,6 @@ static void base64_there_and_back(void **state)
         "Z", "Zg", "Zg=", "Zg=v", "=g==", "====", "Z===", "Zg==Zg==", "Zm 9", "Zm9\xC3", "Zm9-"};
     char out[SIMBA__BASE64_SIZE(6)], back[7];
     size_t length;
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const size_t size = strlen(texts[i][0]);
         assert_string_equal(simba__base64(texts[i][0], size, out), texts[i][1]);
@@ -234,7 +227,6 @@ static void what_is_written_can_be_read(void **state)
 {
     simba__buffer out = {0};
     simba__json value;
-    (void)state;
     simba__json_put(&out, "{'a':%s,'n':%lld,'t':'%lld',%s:[%s]}", "it's \"\\\n\x01\xC3\xA4\xFF", -5LL,
                     -8070450532247928832LL, "k/1", "xy");
     assert_false(out.failed);

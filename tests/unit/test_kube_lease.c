@@ -17,7 +17,6 @@ static bool is_plain(const char *mutex)
 /* What an object can be called is called so. */
 static void about_names(void **state)
 {
-    (void)state;
     static const char *const plain[] = {"a", "orders", "a-b", "a.b", "0", "a--b", "x-1.y-2", "simba-1"};
     static const char *const odd[] = {
         "A",    "a_b",  "-a",  "a-",       "a.",  ".a",    "a..b",
@@ -49,7 +48,6 @@ static kube_lease parse(const char *text)
 /* A grant counts only beside the identity that ends in its nonce. */
 static void about_holders(void **state)
 {
-    (void)state;
     kube_lease lease = parse(LEASE("\"simba/grant\":\"000000000000001f 5 400\"",
                                    "\"holderIdentity\":\"a_b_000000000000001f\",\"leaseDurationSeconds\":1"));
     assert_string_equal(lease.record.id, "a_b");
@@ -71,7 +69,6 @@ static void about_holders(void **state)
 
 static void about_times(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t us;
@@ -98,7 +95,6 @@ static void about_times(void **state)
 /* What is no Lease, and names that lie. */
 static void about_lies(void **state)
 {
-    (void)state;
     static const char *const none[] = {"{}", "{\"metadata\":{\"name\":\"m\"}}",
                                        "{\"metadata\":{\"name\":\"m\",\"resourceVersion\":\"0\"}}",
                                        "{\"metadata\":{\"name\":\"m\",\"resourceVersion\":\"x\"}}",

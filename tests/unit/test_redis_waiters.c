@@ -152,55 +152,6 @@ static void two_of_one_name(void **state)
     simba__redis_listener_fini(&l);
 }
 
-/* Whatever happens in whatever order, no invariant fails. */
-static void anything(void **state)
-{
-    uint64_t seed = 30;
-    redis_listener l = fresh();
-    for (int64_t ms = 1; ms < 20000; ms++) {
-        const uint64_t nonce = (uint64_t)simba__random_range(&seed, 1, 4);
-        switch (simba__random_range(&seed, 0, 12)) {
-        case 0:
-            assert_true(simba__redis_listener_join(&l, nonce));
-            break;
-        case 1:
-            simba__redis_listener_leave(&l, nonce, at(ms));
-            break;
-        case 2:
-            simba__redis_listener_unqueued(&l);
-            break;
-        case 3:
-            simba__redis_listener_watch(&l);
-            break;
-        case 4:
-            simba__redis_listener_unwatch(&l, at(ms));
-            break;
-        case 5:
-            simba__redis_listener_up(&l, 1 + (unsigned)nonce % 2);
-            break;
-        case 6:
-            simba__redis_listener_confirmed(&l);
-            break;
-        case 7:
-            simba__redis_listener_down(&l);
-            break;
-        case 8:
-            simba__redis_listener_invited(&l);
-            break;
-        case 9:
-            simba__redis_listener_standby(&l, at(ms), nonce);
-            break;
-        case 10:
-            simba__redis_listener_foreign(&l, at(ms), 60000, (int64_t)nonce);
-            break;
-        default:
-            simba__redis_listener_tick(&l, at(ms));
-        }
-        l.queued |= simba__redis_listener_says(&l) == '1' && nonce == 1;
-    }
-    simba__redis_listener_fini(&l);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,7 +162,6 @@ int main(void)
         cmocka_unit_test(invited_and_standing_by),
         cmocka_unit_test(looks_at_a_foreign_owner),
         cmocka_unit_test(two_of_one_name),
-        cmocka_unit_test(anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

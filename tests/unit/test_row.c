@@ -156,36 +156,6 @@ static void time_left_ignores_the_wall_clock(void **state)
     }
 }
 
-/* The longest id and the longest lease there may be fit everywhere. */
-static void the_largest_request_fits(void **state)
-{
-    char id[SIMBA_ID_MAX + 1] = "";
-    memset(id, 'x', SIMBA_ID_MAX);
-    simba_request request = ask(SIMBA_OP_ACQUIRE, id, UINT64_MAX, 0);
-    request.ttl_ms = SIMBA_LEASE_MAX_MS - 1;
-    request.transition_ms = 1;
-    simba__row row = {0};
-    assert_true(simba__row_apply(&row, start, &request));
-    assert_string_equal(request.reply.owner.id, id);
-    assert_int_equal(request.reply.owner.transition_at_ms - request.reply.now_ms, SIMBA_LEASE_MAX_MS);
-    assert_false(simba__row_is_free(&row, later(start, SIMBA_LEASE_MAX_MS * MS - 1)));
-    assert_true(simba__row_is_free(&row, later(start, SIMBA_LEASE_MAX_MS * MS)));
-}
-
-/* A shorter id leaves nothing of a longer one behind. */
-static void a_short_id_replaces_a_long_one(void **state)
-{
-    char id[SIMBA_ID_MAX + 1] = "";
-    memset(id, 'x', SIMBA_ID_MAX);
-    simba__row row = {0};
-    acquire(&row, start, id, 11);
-    const simba__row_now end = later(start, (int64_t)(TTL + TRANSITION) * MS);
-    const simba_reply reply = acquire(&row, end, "b", 12);
-    assert_string_equal(reply.owner.id, "b");
-    for (size_t i = 1; i < sizeof reply.owner.id; i++)
-        assert_int_equal(reply.owner.id[i], '\0');
-}
-
 /* --- what nobody would store ------------------------------------------------------------------------ */
 
 /* The clock before 1970 is no floor for tokens. */
@@ -486,8 +456,6 @@ int main(void)
         cmocka_unit_test(tokens_may_be_counted),
         cmocka_unit_test(rows_take_what_is_about_them),
         cmocka_unit_test(time_left_ignores_the_wall_clock),
-        cmocka_unit_test(the_largest_request_fits),
-        cmocka_unit_test(a_short_id_replaces_a_long_one),
         cmocka_unit_test(random_histories_agree_with_the_model),
     };
     return cmocka_run_group_tests_name("row", tests, NULL, NULL);

@@ -24,7 +24,6 @@ static const struct {
 
 static void asks_one_after_another(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++) {
         const unsigned count = (unsigned)strlen(moves[i].slots);
         simba__slot slots[8];
@@ -41,7 +40,6 @@ static void asks_one_after_another(void **state)
 /* What the attempt before has left tells nothing about a slot, whatever it was. */
 static void knows_its_own_answers(void **state)
 {
-    (void)state;
     for (unsigned bits = 0; bits < 16; bits++) {
         const bool asked = bits & 1, running = bits & 2, refused = bits & 4, held = bits & 8;
         const simba__slot slot = simba__slots_state(asked, running, refused, held);
@@ -68,7 +66,6 @@ static void the_note_counts(void **state)
         {"slot", SIMBA_ESTATE, "note of its own"},
         {"hello, this note is longer than any number of slots", SIMBA_ESTATE, "note of its own"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
         simba_error err = {0};
         char note[SIMBA__SLOTS_NOTE_MAX];

@@ -148,31 +148,6 @@ static void all_short_byte_strings_agree_with_the_decoder(void **state)
         }
 }
 
-/* Random bytes, most of them of the kind that UTF-8 is made of. */
-static void random_bytes_agree_with_the_decoder(void **state)
-{
-    static const unsigned char leads[] = {0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5};
-    static const unsigned char edges[] = {0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0};
-    uint64_t seed = 20240229;
-    size_t fine = 0;
-    for (int round = 0; round < 200000; round++) {
-        char name[16] = "x";
-        const size_t length = 2 + simba__random_next(&seed) % 6;
-        for (size_t i = 1; i < length; i++) {
-            const uint64_t r = simba__random_next(&seed);
-            unsigned char c = (unsigned char)(r >> 8);
-            if (r % 4 == 0)
-                c = leads[(r >> 8) % sizeof leads];
-            else if (r % 4 != 1)
-                c = edges[(r >> 8) % sizeof edges];
-            name[i] = (char)(c == 0 || c == ' ' || c == '@' ? 'x' : c);
-        }
-        assert_agrees(name);
-        fine += is_clean(name);
-    }
-    assert_true(fine > 1000 && fine < 199000); /* both kinds come up */
-}
-
 /* A message may show the beginning of a bad name, but never half a character of it. */
 static void messages_do_not_cut_characters(void **state)
 {
@@ -208,7 +183,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_point_is_judged_right),
         cmocka_unit_test(all_short_byte_strings_agree_with_the_decoder),
-        cmocka_unit_test(random_bytes_agree_with_the_decoder),
         cmocka_unit_test(messages_do_not_cut_characters),
         cmocka_unit_test(cut_keeps_whole_characters),
     };

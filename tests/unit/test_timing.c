@@ -18,25 +18,6 @@ static simba__timing resolved(int64_t ttl_ms, int64_t transition_ms)
     return timing;
 }
 
-static void refused(simba_timing ms, unsigned drift_ppm, int64_t op_timeout_ms, const char *culprit)
-{
-    simba__timing timing;
-    simba_error error = {0};
-    assert_int_equal(simba__timing_resolve(&ms, drift_ppm, op_timeout_ms, false, &error, &timing), SIMBA_EINVAL);
-    assert_int_equal(error.code, SIMBA_EINVAL);
-    assert_non_null(strstr(error.text, culprit));
-}
-
-/* The defaults are those of the JVM's Simba. */
-static void defaults(void **state)
-{
-    assert_int_equal(simba__timing_defaults.ttl_ms, 10000);
-    assert_int_equal(simba__timing_defaults.transition_ms, 6000);
-    assert_int_equal(simba__timing_defaults.initial_delay_ms, 0);
-    assert_int_equal(simba__timing_defaults.jitter_min_ms, -200);
-    assert_int_equal(simba__timing_defaults.jitter_max_ms, 1000);
-}
-
 /* What is not given comes from the level above, field by field. */
 static void inheritance(void **state)
 {
@@ -46,41 +27,6 @@ static void inheritance(void **state)
     assert_int_equal(merged.ttl_ms, 10000);
     assert_int_equal(merged.transition_ms, 0);
     assert_int_equal(merged.jitter_min_ms, -200);
-}
-
-/* Every setting has its bounds, and the sentence names the one that is off. */
-static void bad_settings_are_named(void **state)
-{
-    simba_timing ms = simba__timing_defaults;
-    const int64_t bad_ttls[] = {0, -1, SIMBA_TTL_MIN_MS - 1, INT64_MAX, INT64_MIN};
-    for (size_t i = 0; i < sizeof bad_ttls / sizeof *bad_ttls; i++) {
-        ms.ttl_ms = bad_ttls[i];
-        refused(ms, 10000, 4000, "ttl");
-    }
-    ms = simba__timing_defaults;
-    ms.transition_ms = -1;
-    refused(ms, 10000, 4000, "transition");
-    ms.transition_ms = INT64_MAX;
-    refused(ms, 10000, 4000, "transition");
-    ms.ttl_ms = SIMBA_LEASE_MAX_MS;
-    ms.transition_ms = SIMBA_LEASE_MAX_MS;
-    refused(ms, 10000, 4000, "ttl + transition");
-    ms = simba__timing_defaults;
-    ms.initial_delay_ms = -1;
-    refused(ms, 10000, 4000, "initial delay");
-    ms = simba__timing_defaults;
-    ms.hold_limit_ms = -5;
-    refused(ms, 10000, 4000, "hold limit");
-    ms = simba__timing_defaults;
-    ms.jitter_max_ms = -300;
-    refused(ms, 10000, 4000, "jitter maximum");
-    ms = simba__timing_defaults;
-    ms.stop_margin_ms = 6000;
-    refused(ms, 10000, 4000, "stop margin");
-    ms.stop_margin_ms = -1;
-    refused(ms, 10000, 4000, "stop margin");
-    refused(simba__timing_defaults, 500001, 4000, "drift");
-    refused(simba__timing_defaults, 10000, 0, "operation timeout");
 }
 
 /* The longest lease does not overflow anything. */
@@ -282,9 +228,7 @@ static void what_is_left_of_absurd_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
         cmocka_unit_test(inheritance),
-        cmocka_unit_test(bad_settings_are_named),
         cmocka_unit_test(the_longest_lease_fits),
         cmocka_unit_test(a_lease_ends_here_before_it_ends_there),
         cmocka_unit_test(renewal_comes_just_before_the_ttl_ends),

@@ -124,26 +124,6 @@ static void escapes_are_undone(void **state)
     simba_url_free(url);
 }
 
-/* Each of the 255 bytes that a C string can carry comes through an escape, in either case of the digits. */
-static void every_byte_can_be_escaped(void **state)
-{
-    for (unsigned byte = 1; byte < 256; byte++)
-        for (size_t upper = 0; upper < 2; upper++) {
-            const char *digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
-            const char text[] = {'x', ':', '/', '/', 'h', '/', '%', digits[byte / 16], digits[byte % 16], '\0'};
-            simba_url *url = parse(text);
-            const char expected[] = {'/', (char)byte, '\0'};
-            assert_string_equal(simba_url_path(url), expected);
-            simba_url_free(url);
-        }
-}
-
-/* Freeing nothing is nothing. */
-static void free_takes_null(void **state)
-{
-    simba_url_free(NULL);
-}
-
 /* --- what is refused ------------------------------------------------------------------------------ */
 
 /* Texts that are no URLs, each with a word about why. */
@@ -447,8 +427,6 @@ int main(void)
         cmocka_unit_test(parts_are_told_apart),
         cmocka_unit_test(settings_are_found),
         cmocka_unit_test(escapes_are_undone),
-        cmocka_unit_test(every_byte_can_be_escaped),
-        cmocka_unit_test(free_takes_null),
         cmocka_unit_test(malformed_texts_are_refused),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(an_at_sign_behind_the_host_is_refused),

@@ -1,7 +1,6 @@
 /* What proves that a ZooKeeper session lives, and when a connection is given up: without any server. */
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "lib/cm.h"
 
@@ -277,50 +276,6 @@ static void connects_patiently(void **state)
 
 /* --- what cannot be ----------------------------------------------------------------------------------------------- */
 
-static void assert_aborts(void (*break_it)(void))
-{
-    int status;
-    const pid_t pid = fork();
-    if (pid == 0) {
-        break_it();
-        _exit(0);
-    }
-    waitpid(pid, &status, 0);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-}
-
-static void answer_without_beat(void)
-{
-    answer(ZK_ANSWER_AGREED);
-}
-
-static void beat_without_connection(void)
-{
-    simba__zk_live_lose(&live);
-    beat(1000);
-}
-
-static void connect_without_handshake(void)
-{
-    simba__zk_live_lose(&live);
-    simba__zk_live_attempt(&live, at(1000));
-    simba__zk_live_connect(&live, at(1001), T);
-}
-
-static void prove_the_future(void)
-{
-    live.proven = at(500);
-    beat(400);
-}
-
-static void about_impossible(void **state)
-{
-    assert_aborts(answer_without_beat);
-    assert_aborts(beat_without_connection);
-    assert_aborts(connect_without_handshake);
-    assert_aborts(prove_the_future);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,7 +294,6 @@ int main(void)
         cmocka_unit_test_setup(about_silence, setup),
         cmocka_unit_test_setup(connects_in_a_hurry, setup),
         cmocka_unit_test_setup(connects_patiently, setup),
-        cmocka_unit_test_setup(about_impossible, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
