@@ -41,16 +41,40 @@ static void about_neighbours(void **state)
     testhost_close(&a);
 }
 
-/* Whatever the server does with transactions that end: a grant that was told is committed, and locks nothing. */
+/* Whatever the server does with transactions that end: a grant that was told is committed, and locks nothing; and the server does
+ * not end the connection. */
 static void chained_commits(void **state)
 {
-    say("set global completion_type = 'CHAIN'");
+    static const char *const kinds[] = {"CHAIN", "RELEASE"};
+    for (int i = 0; i < 2; i++) {
+        say("set global completion_type = '%s'", kinds[i]);
+        open_store(&a);
+        const simba_reply won = acquire(&a, "orders", "me", 1);
+        const long long before = counter("Connections");
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+        const simba_reply next = acquire(&a, "orders", "you", 2);
+        assert_mine(next);
+        const long long after = counter("Connections");
+        say("set global completion_type = 'NO_CHAIN'");
+        assert_string_equal(say("select owner_id from simba_mutex where mutex = 'orders'"), "you");
+        assert_int_equal(after, before);
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "you", 2, next.owner.token));
+        testhost_close(&a);
+    }
+}
+
+/* A batch that changes nothing unlocks its rows at once: the server would end the transaction only after a second. */
+static void refusal_unlocks(void **state)
+{
     open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
-    assert_mine(acquire(&a, "orders", "you", 2));
-    say("set global completion_type = 'NO_CHAIN'");
-    assert_string_equal(say("select owner_id from simba_mutex where mutex = 'orders'"), "you");
+    open_store(&b);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_int_equal(acquire(&b, "orders", "you", 2).outcome, SIMBA_NOT_MINE);
+    const simba__sql_store *sql = b.store;
+    while (sql->writer.state != SIMBA__SQL_READY)
+        testhost_pump(&b, NULL, 1);
+    assert_string_equal(say("select owner_id from simba_mutex where mutex = 'orders' for update skip locked"), "me");
+    testhost_close(&b);
     testhost_close(&a);
 }
 
@@ -112,6 +136,31 @@ static void renewal_by_another_connection(void **state)
     assert_true(counter("Connections") > before);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
     assert_mine(acquire(&a, "orders", "you", 2));
+    testhost_close(&a);
+}
+
+/* The same if others wait for that connection, and have time: the renewal has not. */
+static void renewal_among_others(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba__sql_store *sql = a.store;
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    testhost_request late = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    testhost_request other = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "invoices", "me", 2, 0);
+    server_signal(&mariadb, SIGSTOP);
+    testhost_submit(&a, &late);
+    testhost_submit(&a, &other);
+    testhost_flush(&a);
+    assert_int_equal(sql->writer.state, SIMBA__SQL_ASKED);
+    testhost_advance(&a, 200);
+    testhost_expire(&a, &late);
+    const simba__sql_state after = sql->writer.state;
+    server_signal(&mariadb, SIGCONT);
+    assert_int_not_equal(after, SIMBA__SQL_ASKED);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    await_answers(&a);
+    assert_mine(other.request.reply);
     testhost_close(&a);
 }
 
@@ -219,9 +268,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(about_neighbours, setup),
         cmocka_unit_test_setup(chained_commits, setup),
+        cmocka_unit_test_setup(refusal_unlocks, setup),
         cmocka_unit_test_setup(select_limit, setup),
         cmocka_unit_test_setup(jobs_are_for_patient_threads, setup),
         cmocka_unit_test_setup(renewal_by_another_connection, setup),
+        cmocka_unit_test_setup(renewal_among_others, setup),
         cmocka_unit_test_setup(older_row, setup),
         cmocka_unit_test_setup(clock_steps_back, setup),
         cmocka_unit_test_setup(agrees_with_the_model, setup),

@@ -62,6 +62,25 @@ static void new_session(void **state)
     assert_true(live.has_session);
 }
 
+/* The server decides how long the session lasts: for half as long as was asked for. So beats and quarters are half as long. */
+static void granted_less(void **state)
+{
+    simba__zk_live_begin(&live, T);
+    simba__zk_live_attempt(&live, at(100));
+    simba__zk_live_greet(&live, at(110));
+    simba__zk_live_connect(&live, at(120), T / 2);
+    assert_int_equal(live.timeout_ns, at(T / 2).ns);
+    assert_int_equal(simba__zk_live_next(&live).ns, at(120 + 400).ns);
+    beat(600);
+    answer(ZK_ANSWER_AGREED);
+    beat(1699);
+    answer(ZK_ANSWER_AGREED);
+    assert_int_equal(proven_ms(), 100);
+    beat(1700);
+    answer(ZK_ANSWER_AGREED);
+    assert_int_equal(proven_ms(), 600);
+}
+
 /* A beat does not count by its own answer: the server that answered may die before it has told its leader. */
 static void beat_alone(void **state)
 {
@@ -280,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(new_session, setup),
+        cmocka_unit_test_setup(granted_less, setup),
         cmocka_unit_test_setup(beat_alone, setup),
         cmocka_unit_test_setup(quarter_later, setup),
         cmocka_unit_test_setup(slow_beat, setup),
