@@ -152,14 +152,10 @@ static void walk_over(kube_call *call, int status, simba__json body, const simba
 {
     kube_walk *walk = SIMBA__OF_ITEM(call, kube_walk, call);
     const bool lists = walk->request->op == SIMBA_OP_LIST;
-    simba_error refusal = error ? *error : (simba_error){0};
     int more;
     if (error || (status != 200 && status != 201)) {
-        if (!error)
-            simba__kube_refusal(walk->store, lists ? "the list of Leases" : "the question what is allowed", status,
-                                body, &refusal);
-        if (status == 401)
-            simba__kube_renew_token(walk->store);
+        const simba_error refusal = simba__kube_refusal(
+            walk->store, lists ? "the list of Leases" : "the question what is allowed", status, body, error);
         simba__kube_walk_end(walk, refusal.code, refusal.text);
         return;
     }
