@@ -81,13 +81,6 @@ static void rest(kube_mutex *mutex)
         simba__list_append(&mutex->store->idle, &mutex->idle);
 }
 
-/* For each mutex that comes, look whether some may go. */
-static void sweep(kube_store *store)
-{
-    for (int i = 0; i < 2 && store->idle.first; i++)
-        rest(SIMBA__OF_ITEM(store->idle.first, kube_mutex, idle));
-}
-
 static void call_over(kube_call *call, int status, simba__json body, const simba_error *error);
 
 kube_mutex *simba__kube_mutex(kube_store *store, const char *name, bool make)
@@ -95,7 +88,8 @@ kube_mutex *simba__kube_mutex(kube_store *store, const char *name, bool make)
     simba__node *found = simba__table_find(&store->mutexes, simba__hash(name), is_named, name);
     if (found || !make)
         return found ? SIMBA__OF_NODE(found, kube_mutex, node) : NULL;
-    sweep(store);
+    for (int i = 0; i < 2 && store->idle.first; i++) /* for each that comes, some may go */
+        rest(SIMBA__OF_ITEM(store->idle.first, kube_mutex, idle));
     kube_mutex *mutex =
         simba__table_reserve(&store->mutexes) ? simba__calloc(1, sizeof *mutex + strlen(name) + 1) : NULL;
     if (!mutex)
@@ -138,7 +132,7 @@ static void fail(kube_mutex *mutex, int code, const char *text)
 /* Does this client lead by the grant of this nonce? Our pod's label follows. */
 static void set_leads(kube_mutex *mutex, uint64_t nonce, bool leads)
 {
-    if (leads == (mutex->leads == nonce))
+    if (!mutex->store->options.label_key || leads == (mutex->leads == nonce))
         return;
     if (mutex->leads == 0 || !leads)
         simba__kube_label(mutex->store, leads);
