@@ -475,7 +475,7 @@ static void write_file(const char *name, const char *text, char ret_path[128])
     fclose(file);
 }
 
-/* A token that the server does not take any more is read again. */
+/* A wrong token ends a try. One that was right until now is read again: who waits goes on, and a holder goes on holding. */
 static void another_token(void **state)
 {
     (void)state;
@@ -485,15 +485,21 @@ static void another_token(void **state)
     snprintf(host, sizeof host, "127.0.0.1:%d", fake.port);
     snprintf(query, sizeof query, "/default?tls=no&token-file=%s", path);
     simba_client *client = open_at(host, query);
-    simba_locker *locker = make_locker(client, "m", LEASE_MS);
+    simba_locker *locker = make_locker(client, "m", LONG_LEASE_MS);
     assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_EPERM);
     assert_non_null(strstr(err.text, "401"));
-    simba_locker_free(locker);
-    simba_client_close(client);
-    client = open_at(host, query);
-    locker = make_locker(client, "m", LEASE_MS);
+    simba_contender *waiter = start_waiter(client, "m");
     write_file("token", FAKE_KUBERNETES_TOKEN "\n", path);
-    acquire(locker, 0);
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), simba_contender_is_owner(waiter)));
+    simba_contender_stop(waiter);
+    simba_contender_free(waiter);
+
+    fake_kubernetes_fail(&fake, FAKE_KUBE_UNAUTHORIZED, "PATCH", 1);
+    acquire(locker, ref_scaled_ms(9000));
+    const unsigned patches = asked("PATCH");
+    fake_kubernetes_fail(&fake, FAKE_KUBE_UNAUTHORIZED, "PATCH", 1);
+    assert_true(REF_WITHIN(ref_scaled_ms(9000), asked("PATCH") >= patches + 2));
+    assert_true(simba_locker_held_for_ms(locker) > 0);
     simba_locker_free(locker);
     simba_client_close(client);
 }
@@ -586,6 +592,26 @@ static void watches(void **state)
     simba_client_close(clients[0]);
 }
 
+/* A server that ends each watch at once is asked again after pauses that grow. */
+static void short_watches(void **state)
+{
+    (void)state;
+    enum { WATCHES = 6, LEAST_MS = (100 + 200 + 400 + 800 + 1600) / 2 };
+    simba_client *client = open_it();
+    simba_locker *holder = make_locker(client, "m", 120000);
+    acquire(holder, 0);
+    fake_kubernetes_compact(&fake);
+    fake_kubernetes_fail(&fake, FAKE_KUBE_GONE, "WATCH", 1000);
+    const int64_t begun_ms = ref_now_ms();
+    simba_contender *waiter = start_waiter(client, "m");
+    assert_true(REF_WITHIN(ref_scaled_ms(20000), asked_for("GET", "?watch") >= WATCHES));
+    assert_true(ref_now_ms() - begun_ms >= LEAST_MS);
+    simba_contender_stop(waiter);
+    simba_contender_free(waiter);
+    simba_locker_free(holder);
+    simba_client_close(client);
+}
+
 /* --- labels --------------------------------------------------------------------------------------------- */
 
 static bool has_label(const char *value)
@@ -638,37 +664,31 @@ static void labels(void **state)
 
 /* --- URLs ----------------------------------------------------------------------------------------------- */
 
-static void configs(void **state)
+static void urls(void **state)
 {
     (void)state;
-    char path[128], text[512], query[256];
-    snprintf(
-        text, sizeof text,
-        "{\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"http://127.0.0.1:%d/\"}}],\"users\":[{\"name\":\"u\","
-        "\"user\":{\"token\":\"" FAKE_KUBERNETES_TOKEN "\"}}],\"contexts\":[{\"name\":\"x\",\"context\":{\"namespace\":"
-        "\"default\"}}]}",
-        fake.port);
-    write_file("config", text, path);
-    snprintf(query, sizeof query, "?config=%s", path);
-    simba_client *client = open_at("", query);
-    simba_locker *locker = make_locker(client, "m", LEASE_MS);
-    acquire(locker, 0);
-    simba_locker_free(locker);
-    simba_client_close(client);
-    write_file("none", "apiVersion: v1\n", path);
+    char paths[3][128];
+    simba_client *client = NULL;
+    write_file("empty", "\n", paths[0]);
+    write_file("binary", "a\001b\n", paths[1]);
+    write_file("words", "two words\n", paths[2]);
     static const char *const bad[] = {"kubernetes://h",
                                       "kubernetes://h/UPPER",
                                       "kubernetes://a,b/default",
                                       "kubernetes://h/default?token-file=/nowhere",
+                                      "kubernetes://h/default?token-file=/tmp",
                                       "kubernetes://h/default?ca=/nowhere",
                                       "kubernetes://h/default?tls=no&ca=/nowhere",
-                                      "kubernetes://h/default?config=/nowhere",
+                                      "kubernetes://h/default?label=x",
                                       "kubernetes://u:p@h/default",
-                                      "kubernetes://?config=%s"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                                      "kubernetes:///default"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad + 3; i++) {
         char url[256];
         simba_error err = {0};
-        snprintf(url, sizeof url, bad[i], path); // NOLINT(clang-diagnostic-format-nonliteral)
+        if (i < sizeof bad / sizeof *bad)
+            snprintf(url, sizeof url, "%s", bad[i]);
+        else
+            snprintf(url, sizeof url, "kubernetes://h/default?token-file=%s", paths[i - sizeof bad / sizeof *bad]);
         assert_int_equal(simba_client_open(url, NULL, &err, &client), SIMBA_EURL);
         assert_true(err.text[0] != '\0');
     }
@@ -712,13 +732,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_token, setup, teardown),
         cmocka_unit_test_setup_teardown(slow_token, setup, teardown),
         cmocka_unit_test_setup_teardown(watches, setup, teardown),
+        cmocka_unit_test_setup_teardown(short_watches, setup, teardown),
         cmocka_unit_test_setup_teardown(labels, setup, teardown),
-        cmocka_unit_test_setup_teardown(configs, setup, teardown),
+        cmocka_unit_test_setup_teardown(urls, setup, teardown),
         cmocka_unit_test_setup_teardown(examined, setup, teardown),
     };
     assert_non_null(mkdtemp(folder));
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    static const char *const files[] = {"token", "config", "none"};
+    static const char *const files[] = {"token", "empty", "binary", "words"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[128];
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);

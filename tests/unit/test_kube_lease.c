@@ -60,11 +60,20 @@ static void about_holders(void **state)
                         "\"holderIdentity\":\"go_000000000000002f\",\"leaseDurationSeconds\":15"));
     assert_string_equal(lease.record.id, "go_000000000000002f");
     assert_int_equal(lease.record.token, 0);
+    assert_int_equal(lease.record.last_token, 5);
     assert_int_equal(lease.record.lease_ms, 15000);
     lease = parse(
         LEASE("\"simba/grant\":\"000000000000001f 5 400\"", "\"holderIdentity\":\"\",\"leaseDurationSeconds\":1"));
     assert_false(lease.record.held);
     assert_null(lease.flaw);
+    assert_int_equal(lease.record.last_token, 5);
+
+    /* A released Lease keeps its latest token. */
+    simba__buffer patch = {0};
+    simba__kube_put_patch(&patch, &lease.record, 7, NULL);
+    simba__buffer_put(&patch, "", 1);
+    assert_non_null(strstr(patch.data, "\"simba/grant\":\"0000000000000000 5 "));
+    simba__buffer_free(&patch);
 }
 
 static void about_times(void **state)

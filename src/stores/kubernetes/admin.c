@@ -28,101 +28,78 @@ static const struct {
 
 enum { RIGHTS = sizeof rights / sizeof *rights };
 
-static void free_walk(kube_walk *walk)
-{
-    simba__list_remove(&walk->item);
-    simba__http_cancel(&walk->call.http);
-    walk->request->backend_data = NULL;
-    simba__free(walk);
-}
-
 void simba__kube_walk_end(kube_walk *walk, int code, const char *why)
 {
     simba_host *host = walk->store->host;
     simba_request *request = walk->request;
-    free_walk(walk);
+    simba__list_remove(&walk->item);
+    simba__http_cancel(&walk->call.http);
+    simba__free(walk);
+    request->backend_data = NULL;
     if (code < 0)
         host->fail(host, request, code, "%s", why);
     else
         host->complete(host, request);
 }
 
-/* --- LIST -------------------------------------------------------------------------------------------- */
-
-static int list_one(const kube_walk *walk, const kube_lease *lease)
+/* 1: there are more; 0; or a code. */
+static int list_page(kube_walk *walk, simba__json body)
 {
     simba_host *host = walk->store->host;
-    const versioned_record *record = &lease->record;
-    simba_owner owner = {0};
-    const int64_t until_ms = simba__sat_add(record->renewed_us / 1000, record->lease_ms);
-    if (walk->request->mutex && fnmatch(walk->request->mutex, lease->mutex, 0) != 0)
-        return 0;
-    if (record->held) {
-        strcpy(owner.id, record->id);
-        owner.token = record->token;
-        owner.acquired_at_ms = record->acquired_us / 1000;
-        owner.ttl_at_ms = owner.transition_at_ms = until_ms;
-    }
-    return host->listed(host, walk->request,
-                        &(simba_listing){.size = sizeof(simba_listing),
-                                         .mutex = lease->mutex,
-                                         .owner = &owner,
-                                         .now_ms = host->epoch_us(host) / 1000,
-                                         .waiters = -1,
-                                         .note = lease->note_size > 0 ? lease->note : NULL,
-                                         .note_length = lease->note_size,
-                                         .note_token = record->note_token,
-                                         .note_written_at_ms = record->note_written_at_ms});
-}
-
-/* True: there are more. */
-static int take_page(kube_walk *walk, simba__json body)
-{
     const simba__json items = simba__json_get(body, "items");
+    const char *pattern = walk->request->mutex;
     kube_lease lease;
-    for (simba__json item = {0}; simba__json_next(items, &item);) {
-        const int rc = simba__kube_parse_lease(item, &lease) ? list_one(walk, &lease) : 0;
-        if (rc < 0)
-            return rc;
+    const versioned_record *record = &lease.record;
+    int rc = 0;
+    for (simba__json item = {0}; rc >= 0 && simba__json_next(items, &item);) {
+        simba_owner owner = {0};
+        if (!simba__kube_parse_lease(item, &lease) || (pattern && fnmatch(pattern, lease.mutex, 0) != 0))
+            continue;
+        if (record->held) {
+            strcpy(owner.id, record->id);
+            owner.token = record->token;
+            owner.acquired_at_ms = record->acquired_us / 1000;
+            owner.ttl_at_ms = simba__sat_add(record->renewed_us / 1000, record->lease_ms);
+            owner.transition_at_ms = owner.ttl_at_ms;
+        }
+        rc = host->listed(host, walk->request,
+                          &(simba_listing){.size = sizeof(simba_listing),
+                                           .mutex = lease.mutex,
+                                           .owner = &owner,
+                                           .now_ms = host->epoch_us(host) / 1000,
+                                           .waiters = -1,
+                                           .note = lease.note_size > 0 ? lease.note : NULL,
+                                           .note_length = lease.note_size,
+                                           .note_token = record->note_token,
+                                           .note_written_at_ms = record->note_written_at_ms});
     }
-    return simba__json_text(simba__json_get(simba__json_get(body, "metadata"), "continue"), walk->more,
-                            sizeof walk->more) &&
-           walk->more[0] != '\0';
+    const simba__json more = simba__json_get(simba__json_get(body, "metadata"), "continue");
+    return rc < 0 ? rc : simba__json_text(more, walk->more, sizeof walk->more) && walk->more[0] != '\0';
 }
 
-/* --- EXAMINE ----------------------------------------------------------------------------------------- */
-
-static int tell_right(const kube_walk *walk, simba__json body)
+/* One answer of EXAMINE: likewise. */
+static int tell_finding(kube_walk *walk, simba__json body)
 {
     simba_host *host = walk->store->host;
-    const size_t i = walk->step;
-    char text[200], remedy[240];
-    if (simba__json_bool(simba__json_get(simba__json_get(body, "status"), "allowed")))
-        return 0;
-    snprintf(text, sizeof text, "may not %s Leases in namespace %s: %s", rights[i].verb, walk->store->options.space,
-             rights[i].what);
-    snprintf(remedy, sizeof remedy,
-             "let its Role allow get, list, watch, create, update, patch, delete on leases in coordination.k8s.io");
-    return host->found(host, walk->request,
-                       &(simba_finding){.size = sizeof(simba_finding),
-                                        .verdict = rights[i].without,
-                                        .what = "rights",
-                                        .text = text,
-                                        .remedy = remedy});
+    const size_t i = walk->step++;
+    char version[64] = "", text[200];
+    simba_finding finding = {.size = sizeof finding, .verdict = SIMBA_VERDICT_OK, .what = "server", .text = text};
+    if (i < RIGHTS) {
+        if (simba__json_bool(simba__json_get(simba__json_get(body, "status"), "allowed")))
+            return 1;
+        snprintf(text, sizeof text, "may not %s Leases in namespace %s: %s", rights[i].verb, walk->store->options.space,
+                 rights[i].what);
+        finding.verdict = rights[i].without;
+        finding.what = "rights";
+        finding.remedy =
+            "let its Role allow get, list, watch, create, update, patch, delete on leases in coordination.k8s.io";
+    } else {
+        simba__json_text(simba__json_get(body, "gitVersion"), version, sizeof version);
+        snprintf(text, sizeof text, "Kubernetes %s, Leases in namespace %s", version, walk->store->options.space);
+    }
+    const int rc = host->found(host, walk->request, &finding);
+    return rc < 0 ? rc : i < RIGHTS;
 }
-
-static int tell_version(const kube_walk *walk, simba__json body)
-{
-    simba_host *host = walk->store->host;
-    char version[64] = "", text[160];
-    simba__json_text(simba__json_get(body, "gitVersion"), version, sizeof version);
-    snprintf(text, sizeof text, "Kubernetes %s, Leases in namespace %s", version, walk->store->options.space);
-    return host->found(
-        host, walk->request,
-        &(simba_finding){.size = sizeof(simba_finding), .verdict = SIMBA_VERDICT_OK, .what = "server", .text = text});
-}
-
-/* --- one request after the other --------------------------------------------------------------------- */
 
 static int ask(kube_walk *walk)
 {
@@ -152,31 +129,16 @@ static void walk_over(kube_call *call, int status, simba__json body, const simba
 {
     kube_walk *walk = SIMBA__OF_ITEM(call, kube_walk, call);
     const bool lists = walk->request->op == SIMBA_OP_LIST;
-    simba_error refusal = error ? *error : (simba_error){0};
-    int more;
     if (error || (status != 200 && status != 201)) {
-        if (!error)
-            simba__kube_refusal(walk->store, lists ? "the list of Leases" : "the question what is allowed", status,
-                                body, &refusal);
-        if (status == 401)
-            simba__kube_renew_token(walk->store);
+        const simba_error refusal = simba__kube_refusal(
+            walk->store, lists ? "the list of Leases" : "the question what is allowed", status, body, error);
         simba__kube_walk_end(walk, refusal.code, refusal.text);
         return;
     }
-    if (lists)
-        more = take_page(walk, body);
-    else
-        more = walk->step < RIGHTS ? tell_right(walk, body) : tell_version(walk, body);
-    if (more >= 0 && !lists)
-        more = walk->step++ < RIGHTS;
-    if (more > 0)
-        more = ask(walk);
-    else if (more == 0) {
-        simba__kube_walk_end(walk, 0, NULL);
+    int rc = lists ? list_page(walk, body) : tell_finding(walk, body);
+    if (rc > 0 && (rc = ask(walk)) == 0)
         return;
-    }
-    if (more < 0)
-        simba__kube_walk_end(walk, more, "kubernetes: out of memory");
+    simba__kube_walk_end(walk, rc, "kubernetes: out of memory");
 }
 
 void simba__kube_walk(kube_store *store, simba_request *request)

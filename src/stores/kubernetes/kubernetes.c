@@ -28,7 +28,7 @@
  *   LIST           GET of all Leases, in pages; EXAMINE asks what it may do (SelfSubjectAccessReview)
  *
  * Who wakes whom: a waiter or observer watches its Lease, and hears of every write as it happens. A watch begins with a list, whose
- * version it goes on from; three mutexes or more share a watch of the namespace (watch.c). Under a watch a waiter that asks in vain asks
+ * version it goes on from; two mutexes or more share a watch of the namespace (watch.c). Under a watch a waiter that asks in vain asks
  * nobody: what is known is fresh. All waiters hear of a release, and one PATCH wins. A holder watches nothing; it learns of its
  * revocation when it renews.
  *
@@ -45,8 +45,6 @@
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
-
-enum { DENIALS_MOST = 2 };
 
 static simba__row_now now_of(const kube_store *store)
 {
@@ -83,13 +81,6 @@ static void rest(kube_mutex *mutex)
         simba__list_append(&mutex->store->idle, &mutex->idle);
 }
 
-/* For each mutex that comes, look whether some may go. */
-static void sweep(kube_store *store)
-{
-    for (int i = 0; i < 2 && store->idle.first; i++)
-        rest(SIMBA__OF_ITEM(store->idle.first, kube_mutex, idle));
-}
-
 static void call_over(kube_call *call, int status, simba__json body, const simba_error *error);
 
 kube_mutex *simba__kube_mutex(kube_store *store, const char *name, bool make)
@@ -97,7 +88,8 @@ kube_mutex *simba__kube_mutex(kube_store *store, const char *name, bool make)
     simba__node *found = simba__table_find(&store->mutexes, simba__hash(name), is_named, name);
     if (found || !make)
         return found ? SIMBA__OF_NODE(found, kube_mutex, node) : NULL;
-    sweep(store);
+    for (int i = 0; i < 2 && store->idle.first; i++) /* for each that comes, some may go */
+        rest(SIMBA__OF_ITEM(store->idle.first, kube_mutex, idle));
     kube_mutex *mutex =
         simba__table_reserve(&store->mutexes) ? simba__calloc(1, sizeof *mutex + strlen(name) + 1) : NULL;
     if (!mutex)
@@ -126,7 +118,6 @@ static void take_out(kube_mutex *mutex, simba_request *request)
     if (before)
         return;
     simba__versioned_begin(&mutex->state);
-    mutex->denials = 0;
     mutex->broke = false;
     mutex->trouble.code = 0;
 }
@@ -141,7 +132,7 @@ static void fail(kube_mutex *mutex, int code, const char *text)
 /* Does this client lead by the grant of this nonce? Our pod's label follows. */
 static void set_leads(kube_mutex *mutex, uint64_t nonce, bool leads)
 {
-    if (leads == (mutex->leads == nonce))
+    if (!mutex->store->options.label_key || leads == (mutex->leads == nonce))
         return;
     if (mutex->leads == 0 || !leads)
         simba__kube_label(mutex->store, leads);
@@ -237,10 +228,11 @@ static int ask(kube_mutex *mutex, versioned_ask what)
     return rc;
 }
 
+/* Go on with the requests of a mutex until the server is asked, or there are none. `lease`: the answer that has just been read; NULL: none. */
 static void advance(kube_mutex *mutex, const kube_lease *lease)
 {
     kube_store *store = mutex->store;
-    while (mutex->first && !mutex->busy && !mutex->denied) {
+    while (mutex->first && !mutex->busy) {
         simba_request *request = mutex->first;
         const versioned_ask what = simba__versioned_next(&mutex->state, request, now_of(store));
         const bool waits = store->host->now(store->host).ns < store->wait_until.ns && !is_holders(request->op);
@@ -267,34 +259,8 @@ static void advance(kube_mutex *mutex, const kube_lease *lease)
             fail(mutex, SIMBA_ENOMEM, "kubernetes: out of memory");
         }
     }
-}
-
-static void go_on(kube_mutex *mutex)
-{
-    advance(mutex, NULL);
     tell(mutex);
     rest(mutex);
-}
-
-/* The server refuses the token, so it has done nothing. Go on when the token was read again. */
-static bool wait_for_token(kube_mutex *mutex)
-{
-    mutex->denied = ++mutex->denials < DENIALS_MOST && simba__kube_renew_token(mutex->store);
-    return mutex->denied;
-}
-
-void simba__kube_token_is(kube_store *store)
-{
-    for (simba__node *node = simba__table_first(&store->mutexes); node;) {
-        kube_mutex *mutex = SIMBA__OF_NODE(node, kube_mutex, node);
-        if (mutex->denied) {
-            mutex->denied = false;
-            go_on(mutex); /* may drop others as well */
-            node = simba__table_first(&store->mutexes);
-        } else {
-            node = simba__table_next(&store->mutexes, node);
-        }
-    }
 }
 
 /* It said no, or nothing. */
@@ -303,21 +269,14 @@ static void take_refusal(kube_mutex *mutex, int status, simba__json body, const 
     const bool reads = mutex->asked == VERSIONED_READ;
     const bool unknown = error ? mutex->call.http.sent : status >= 500 || status == 404; /* not the API server's own */
     char what[300];
-    simba_error refusal;
     if (status == 409 && !reads) {
         simba__versioned_conflict(&mutex->state);
         return;
     }
     if (!reads)
         simba__versioned_lost(&mutex->state); /* if this one was refused, an earlier one may be under way */
-    if (status == 401 && wait_for_token(mutex))
-        return;
-    if (error) {
-        refusal = *error;
-    } else {
-        snprintf(what, sizeof what, "%s of Lease %s", methods[mutex->asked], mutex->name);
-        simba__kube_refusal(mutex->store, what, status, body, &refusal);
-    }
+    snprintf(what, sizeof what, "%s of Lease %s", methods[mutex->asked], mutex->name);
+    const simba_error refusal = simba__kube_refusal(mutex->store, what, status, body, error);
     if (reads || !unknown)
         fail(mutex, refusal.code, refusal.text);
     else if (error && !mutex->broke)
@@ -353,14 +312,11 @@ static void call_over(kube_call *call, int status, simba__json body, const simba
         fail(mutex, SIMBA_ECORRUPT, text);
     } else {
         mutex->news |= simba__versioned_saw(&mutex->state, &lease.record, true, now);
-        if (mutex->stream) /* one that waits for versions that were lost shows nothing */
-            simba__kube_answered(mutex->stream,
-                                 mutex->news & VERSIONED_STEPPED_BACK ? UINT64_MAX : lease.record.version);
+        if (mutex->watch) /* a stream that waits for versions that were lost shows nothing */
+            simba__kube_answered(store, mutex->news & VERSIONED_STEPPED_BACK ? UINT64_MAX : lease.record.version);
         read = &lease;
     }
     advance(mutex, read);
-    tell(mutex);
-    rest(mutex);
 }
 
 void simba__kube_saw(kube_mutex *mutex, const kube_lease *lease)
@@ -404,7 +360,7 @@ static void kube_submit(void *instance, simba_request *request)
     if (mutex->first != request)
         return;
     simba__versioned_begin(&mutex->state);
-    go_on(mutex);
+    advance(mutex, NULL);
 }
 
 /* Nobody waits for the answer to the first request any more. */
@@ -414,7 +370,7 @@ static void abandon(kube_mutex *mutex)
         simba__http_cancel(&mutex->call.http);
     if (mutex->busy && mutex->asked != VERSIONED_READ)
         simba__versioned_lost(&mutex->state);
-    mutex->busy = mutex->denied = false;
+    mutex->busy = false;
 }
 
 static void kube_expire(void *instance, simba_request *request)
@@ -428,15 +384,14 @@ static void kube_expire(void *instance, simba_request *request)
     const bool began = mutex->first == request;
     char text[200];
     snprintf(text, sizeof text, "kubernetes %s: %s", store->options.at.where,
-             mutex->denied           ? "the token is being read"
-             : !began                ? "an earlier request for the same mutex has no answer yet"
+             !began                  ? "an earlier request for the same mutex has no answer yet"
              : mutex->call.http.sent ? "no answer in time"
                                      : "not sent in time");
     if (began)
         abandon(mutex);
     take_out(mutex, request);
     store->host->fail(store->host, request, SIMBA_ETIMEDOUT, "%s", text);
-    go_on(mutex);
+    advance(mutex, NULL);
 }
 
 static void kube_flush(void *instance)
@@ -454,14 +409,6 @@ static void kube_unwatch(void *instance, simba_watch *watch)
     kube_mutex *mutex = watch->backend_data;
     simba__kube_unwatch(instance, watch);
     rest(mutex);
-}
-
-void simba__kube_closes(kube_store *store)
-{
-    if (!store->closing || store->closed || store->label.busy || !simba__kube_calls_ended(store))
-        return;
-    store->closed = true;
-    store->host->closed(store->host);
 }
 
 static void looked_up(simba__links *links)
@@ -488,9 +435,8 @@ static void kube_close(void *instance)
         while (mutex->first)
             fail(mutex, SIMBA_ECANCELED, "kubernetes: the client closes");
     }
-    simba__kube_watches_close(store);
+    simba__kube_stream_close(store);
     simba__kube_label_close(store);
-    simba__kube_calls_close(store);
     simba__kube_closes(store);
 }
 
@@ -501,15 +447,15 @@ static int kube_init(void *instance, simba_host *host, const simba_url *url, sim
     store->links =
         (simba__links){.host = host, .kind = "kubernetes", .hello = SIMBA__HTTP_HELLO, .looked_up = looked_up};
     int rc = simba__kube_options_parse(url, &store->options, err);
-    if (rc < 0)
-        return rc;
-    if (store->options.tls)
+    if (rc == 0 && store->options.tls)
         rc = simba__tls_context_new(&store->options.files, err, &store->links.tls);
+    if (rc == 0 && store->options.token_file)
+        rc = simba__kube_read_token(store->options.token_file, &store->bearer, err);
     if (rc < 0)
         return rc;
     rc = simba__kube_calls_init(store);
     if (rc == 0)
-        rc = simba__kube_watches_init(store);
+        rc = simba__kube_stream_init(store);
     if (rc == 0)
         rc = simba__kube_label_init(store);
     return rc < 0 ? simba__fail(err, rc, "out of memory") : 0;
@@ -523,15 +469,15 @@ static void kube_fini(void *instance)
         drop(SIMBA__OF_NODE(node, kube_mutex, node));
     }
     simba__table_fini(&store->mutexes);
-    simba__kube_watches_fini(store);
-    simba__kube_label_fini(store);
+    if (store->stream.http.link.host)
+        simba__http_fini(&store->stream.http);
     simba__kube_calls_fini(store);
     simba__tls_context_free(store->links.tls);
     simba__kube_options_free(&store->options);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_kubernetes, NULL};
-static const char *const keys[] = {"token-file",      "ca",      "cert", "key", "verify", "tls", "config", "label",
+static const char *const keys[] = {"token-file",      "ca",      "cert", "key", "verify", "tls", "label",
                                    "connect-timeout", "timeout", NULL};
 
 extern const simba_backend simba__backend_kubernetes;

@@ -11,14 +11,12 @@
 typedef struct kube_store kube_store;
 typedef struct kube_mutex kube_mutex;
 typedef struct kube_call kube_call;
-typedef struct kube_stream kube_stream;
 
 enum {
     KUBE_NAME_SIZE = 254,       /* of the longest name of an object, with a zero byte */
     KUBE_NAMESPACE_SIZE = 64,   /* likewise */
     KUBE_TARGET_SIZE = 1024,    /* of a request */
     KUBE_CONNECTIONS = 8,       /* for requests; each answers one after the other */
-    KUBE_STREAMS = 3,           /* two of one mutex each, and one of the namespace */
     KUBE_OBJECT_MOST = 1 << 20, /* bytes of a Lease with what others write there, or of a Status */
     KUBE_LIST_MOST = 16 << 20,  /* of a page of Leases */
     KUBE_PAGE = 200,            /* Leases */
@@ -50,15 +48,10 @@ void simba__kube_put_removal(simba__buffer *out, const versioned_record *known);
 
 typedef struct kube_options {
     simba__endpoint at;
-    char *prefix;   /* of paths: "" or "/k8s" */
-    char *tls_name; /* whom the certificate has to be for; NULL: at.host */
     char space[KUBE_NAMESPACE_SIZE];
     bool tls;
     simba__tls_files files;
-    char *ca, *cert, *key; /* what `files` points to, if the URL does not have it */
-    int memory[3];         /* descriptors of files that are in memory; -1: none */
-    char *token;           /* NULL: none, or in a file */
-    char *token_file;
+    char *token_file;              /* NULL: none */
     char *label_key, *label_value; /* of our own pod, while we lead; NULL: none */
     char pod[KUBE_NAME_SIZE];
     int64_t connect_timeout_ns, timeout_ns;
@@ -67,8 +60,8 @@ typedef struct kube_options {
 /* On SIMBA_EURL, SIMBA_ENOMEM too, free them. Reads files. */
 int simba__kube_options_parse(const simba_url *url, kube_options *ret_options, simba_error *err);
 void simba__kube_options_free(kube_options *options);
-/* The token of a file: its first line. SIMBA_EURL names the file; SIMBA_ENOMEM. */
-int simba__kube_read_token(const char *path, char **ret_token, simba_error *err);
+/* "Bearer TOKEN", of the first line of a file. SIMBA_EURL names the file; SIMBA_ENOMEM. */
+int simba__kube_read_token(const char *path, char **ret_bearer, simba_error *err);
 
 /* --- requests (calls.c) -------------------------------------------------------------------------------- */
 
@@ -79,7 +72,7 @@ struct kube_call {
     void (*over)(kube_call *call, int status, simba__json body, const simba_error *error);
 };
 
-/* `name` NULL: the Leases of the namespace, with `query`. 0; or SIMBA_ENOMEM. */
+/* 0; or SIMBA_ENOMEM. `body` NULL: none. */
 int simba__kube_send(kube_store *store, simba__http *http, kube_call *call, const char *method, const char *path,
                      const simba__buffer *body);
 /* The path of a Lease, or of all (NULL), with what follows it. */
@@ -87,15 +80,13 @@ const char *simba__kube_path(const kube_store *store, const char *name, const ch
                              char ret_path[KUBE_TARGET_SIZE]);
 /* A connection for a request. */
 simba__http *simba__kube_connection(kube_store *store, bool hurries);
-/* What a status that refuses means, in words; returns the code. */
-int simba__kube_refusal(kube_store *store, const char *what, int status, simba__json body, simba_error *ret_error);
+/* What a status that refuses means, in words; or the error, if there was no answer. */
+simba_error simba__kube_refusal(const kube_store *store, const char *what, int status, simba__json body,
+                                const simba_error *error);
+/* When to try again after so many failures in a row: pauses grow up to `most_ms`, and no sooner than the server has asked for. */
+simba_local simba__kube_again_at(kube_store *store, unsigned failures, int64_t first_ms, int64_t most_ms);
 int simba__kube_calls_init(kube_store *store);
-void simba__kube_calls_close(kube_store *store);
-/* Nothing is under way any more: the store may be closed. */
-bool simba__kube_calls_ended(const kube_store *store);
 void simba__kube_calls_fini(kube_store *store);
-/* The server does not take the token: read it again. False: there is none to read, or it is the same as before. */
-bool simba__kube_renew_token(kube_store *store);
 
 /* --- mutexes (kubernetes.c) ---------------------------------------------------------------------------- */
 
@@ -114,7 +105,6 @@ struct kube_mutex {
     uint64_t leads;        /* the nonce of a grant of this client; 0: none */
     unsigned news;         /* to be told to `watch` */
     simba_watch *watch;    /* NULL: nobody's */
-    kube_stream *stream;   /* of the watch */
     bool listed;           /* by the list that the stream makes */
     simba__list_item idle; /* kept only for what it knows */
     char name[KUBE_NAME_SIZE];
@@ -125,38 +115,32 @@ struct kube_mutex {
 kube_mutex *simba__kube_mutex(kube_store *store, const char *name, bool make);
 /* A stream shows a Lease. */
 void simba__kube_saw(kube_mutex *mutex, const kube_lease *lease);
-/* Another token is there, or will not come. */
-void simba__kube_token_is(kube_store *store);
 /* The store closes, and something that it waited for has ended. */
 void simba__kube_closes(kube_store *store);
 
 /* --- watches (watch.c) --------------------------------------------------------------------------------- */
 
-struct kube_stream {
-    kube_store *store;
+typedef struct kube_stream {
     simba__http http;
-    kube_call list;
-    kube_call watch;
+    kube_call list, watch;
     simba_timer pause;
-    bool used;
+    size_t mutexes;            /* that it is for; 0: it is not there */
     bool live;                 /* it shows everything */
     bool doubted;              /* an answer has told more */
-    char name[KUBE_NAME_SIZE]; /* of the Lease; "": all of the namespace */
+    char name[KUBE_NAME_SIZE]; /* of the one Lease; "": all of the namespace */
     uint64_t version;          /* everything up to it has been seen; 0: list first */
-    uint64_t listed;           /* the version of a list that goes on */
-    char more[512];            /* where it goes on */
+    char more[512];            /* where a list goes on */
     simba_local began_at;      /* the watch */
     bool outdated;             /* the server does not know what came after `version` */
     unsigned failures;         /* in a row */
-};
+} kube_stream;
 
-int simba__kube_watches_init(kube_store *store);
+int simba__kube_stream_init(kube_store *store);
 int simba__kube_watch(kube_store *store, simba_watch *watch);
 void simba__kube_unwatch(kube_store *store, simba_watch *watch);
-/* The answer to a request shows this version: so must the stream, soon. */
-void simba__kube_answered(kube_stream *stream, uint64_t version);
-void simba__kube_watches_close(kube_store *store);
-void simba__kube_watches_fini(kube_store *store);
+/* The answer to a request for a watched mutex shows this version: so must the stream, soon. */
+void simba__kube_answered(kube_store *store, uint64_t version);
+void simba__kube_stream_close(kube_store *store);
 
 /* --- LIST and EXAMINE (admin.c) ------------------------------------------------------------------------ */
 
@@ -175,20 +159,18 @@ void simba__kube_walk_end(kube_walk *walk, int code, const char *why);
 /* --- the label of our own pod (label.c) ------------------------------------------------------------------ */
 
 typedef struct kube_label {
-    simba__http http;
     kube_call call;
     simba_timer pause;
     size_t grants; /* that this client has */
     bool busy;
     bool known, is_set; /* `is_set` was asked for, and is so if `known` */
-    bool failed;        /* the latest PATCH */
+    unsigned failures;  /* in a row */
 } kube_label;
 
 /* There is one grant more, or less. */
 void simba__kube_label(kube_store *store, bool leads);
 int simba__kube_label_init(kube_store *store);
 void simba__kube_label_close(kube_store *store);
-void simba__kube_label_fini(kube_store *store);
 
 /* --- the store ----------------------------------------------------------------------------------------- */
 
@@ -197,19 +179,18 @@ struct kube_store {
     kube_options options;
     simba__links links;
     simba__http connections[KUBE_CONNECTIONS];
-    kube_stream streams[KUBE_STREAMS];
+    kube_stream stream;
     simba__table mutexes;
     simba__list idle; /* of mutexes, the longest first */
-    size_t watched;
     simba__list walks;
     kube_label label;
     simba_local wait_until; /* the server has asked to be left alone (429) */
 
-    char *bearer;       /* "Bearer TOKEN"; NULL: none */
-    simba_job token;    /* reads the file again */
-    bool reads_token;   /* the job is under way */
-    bool token_refused; /* by the server, and the file has no other */
-    char *token_read;   /* by the job */
+    char *bearer;        /* "Bearer TOKEN"; NULL: none */
+    simba_job token;     /* reads the file again */
+    bool reads_token;    /* the job is under way */
+    bool token_is_fresh; /* it was read since the server took one */
+    char *token_read;    /* by the job */
     simba_error token_error;
     simba_timer token_due;
     bool closing, closed;

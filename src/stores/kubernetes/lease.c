@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/calendar.h"
 #include "stores/kubernetes/kubernetes.h"
@@ -19,23 +20,21 @@ enum { HASHED_DIGITS = 32 };
 
 /* --- names ------------------------------------------------------------------------------------------- */
 
-static bool is_alphanumeric(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* Is it a DNS subdomain of RFC 1123, which every object's name has to be? */
+/* Is it a DNS subdomain of RFC 1123, which every object's name has to be? Labels between dots, each of letters and digits, and of hyphens
+ * inside. */
 static bool is_subdomain(const char *name)
 {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
     if (strlen(name) >= KUBE_NAME_SIZE)
         return false;
-    for (const char *c = name; *c || c == name; c++) {
-        const bool begins = c == name || c[-1] == '.';
-        const bool ends = c[0] && (c[1] == '\0' || c[1] == '.');
-        if (!is_alphanumeric(*c) && ((*c != '-' && *c != '.') || begins || ends))
+    for (;; name++) {
+        const size_t length = strspn(name, letters);
+        if (length == 0 || name[0] == '-' || name[length - 1] == '-')
             return false;
+        name += length;
+        if (*name != '.')
+            return *name == '\0';
     }
-    return true;
 }
 
 void simba__kube_name(const char *mutex, char ret_name[KUBE_NAME_SIZE])
@@ -79,35 +78,29 @@ static bool take_number(const char **text, int base, uint64_t *ret_number)
     return taken;
 }
 
-/* Microseconds since 1970; 0: there is no time that can be read. It is only shown. */
+/* Microseconds since 1970; 0: there is no time that can be read. */
 static int64_t time_of(simba__json value)
 {
     char text[40];
-    int year, month, day, hour, minute, second, end = 0;
-    if (!simba__json_text(value, text, sizeof text) ||
-        sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &year, &month, &day, &hour, &minute, &second, &end) != 6 ||
-        end == 0 || year < 1 || month < 1 || month > 12 || day < 1 || day > 31)
+    struct tm tm = {0};
+    const char *end = simba__json_text(value, text, sizeof text) ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+    if (!end)
         return 0;
-    int64_t us =
-        (simba__day_of((simba__date){year, month, day}) * SIMBA__DAY_S + hour * 3600 + minute * 60 + second) * 1000000;
+    int64_t us = (int64_t)timegm(&tm) * 1000000;
     int64_t unit = 100000;
-    const char *digit = text + end;
-    if (*digit == '.')
-        while (*++digit >= '0' && *digit <= '9' && unit > 0) {
-            us += (*digit - '0') * unit;
-            unit /= 10;
-        }
+    for (const char *digit = end + (*end == '.'); *digit >= '0' && *digit <= '9' && unit > 0; digit++, unit /= 10)
+        us += (*digit - '0') * unit;
     return us;
 }
 
 /* Six decimals exactly: Go refuses others. */
 static const char *write_time(int64_t us, char ret_text[TIME_SIZE])
 {
-    const int64_t seconds = simba__floor_div(us, 1000000);
-    const simba__date date = simba__date_of(simba__floor_div(seconds, SIMBA__DAY_S));
-    const int64_t of_day = seconds - simba__floor_div(seconds, SIMBA__DAY_S) * SIMBA__DAY_S;
-    snprintf(ret_text, TIME_SIZE, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", (int)date.year % 10000, date.month, date.day,
-             (int)(of_day / 3600), (int)(of_day / 60 % 60), (int)(of_day % 60), (int)(us - seconds * 1000000));
+    const time_t seconds = (time_t)simba__floor_div(us, 1000000);
+    struct tm tm = {0};
+    gmtime_r(&seconds, &tm);
+    snprintf(ret_text, TIME_SIZE, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", (tm.tm_year + 1900) % 10000, tm.tm_mon + 1,
+             tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(us - seconds * 1000000));
     return ret_text;
 }
 
@@ -156,15 +149,6 @@ static void find_note(kube_lease *lease, simba__json annotations)
         record->note_written_at_ms = (int64_t)written_at_ms;
 }
 
-static const char *find_flaw(simba__json spec, const versioned_record *record)
-{
-    if (simba__json_get(spec, "strategy").length > 0)
-        return "it is subject to coordinated leader election (spec.strategy), which lets nobody else lead";
-    if (record->held && record->lease_ms <= 0)
-        return "it has a holder, and no leaseDurationSeconds";
-    return NULL;
-}
-
 bool simba__kube_parse_lease(simba__json object, kube_lease *ret_lease)
 {
     const simba__json metadata = simba__json_get(object, "metadata");
@@ -196,7 +180,10 @@ bool simba__kube_parse_lease(simba__json object, kube_lease *ret_lease)
     if (simba__json_text(simba__json_get(annotations, "simba/revoked"), revoked, sizeof revoked))
         take_number(&at, 16, &record->revoked_nonce);
     find_note(ret_lease, annotations);
-    ret_lease->flaw = find_flaw(spec, record);
+    if (simba__json_get(spec, "strategy").length > 0)
+        ret_lease->flaw = "it is subject to coordinated leader election (spec.strategy), which lets nobody else lead";
+    else if (record->held && record->lease_ms <= 0)
+        ret_lease->flaw = "it has a holder, and no leaseDurationSeconds";
     return true;
 }
 

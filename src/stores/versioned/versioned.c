@@ -129,16 +129,6 @@ void simba__versioned_lost(versioned_mutex *m)
 
 /* --- what to write ---------------------------------------------------------------------------------- */
 
-static versioned_ask write_it(versioned_mutex *m, const versioned_record *wanted, simba__row_now now)
-{
-    m->wrote_at.ns = now.ns;
-    m->wanted = *wanted;
-    m->replaced = m->known.version;
-    m->unsettled = true;
-    m->wrote = true;
-    return wanted->exists ? VERSIONED_WRITE : VERSIONED_REMOVE;
-}
-
 /* Changes with every write, and grows. */
 static void stamp(versioned_record *wanted, simba__row_now now)
 {
@@ -288,7 +278,10 @@ versioned_ask simba__versioned_next(versioned_mutex *m, simba_request *request, 
         return refuse(m, request, now);
     if (behind && !mine)
         return m->read ? VERSIONED_BEHIND : VERSIONED_READ;
-    const versioned_ask ask = write_it(m, &wanted, now);
+    m->wrote_at.ns = now.ns;
+    m->wanted = wanted;
+    m->replaced = known->version;
+    m->unsettled = true;
     m->wrote = request->op != SIMBA_OP_RELEASE || mine;
-    return ask;
+    return wanted.exists ? VERSIONED_WRITE : VERSIONED_REMOVE;
 }
