@@ -245,20 +245,25 @@ static int look(simba__sqlite_db *db, schema *ret_schema, simba_error *err)
     const char *path = db->path;
     sqlite3_stmt *statement = NULL;
     struct stat status;
-    int values[4] = {0};
+    int application = 0;
+    int version = 0;
+    int tables = 0;
+    int page = 0;
+    int code = 0;
     int rc = sqlite3_prepare_v2(db->handle, sql, sizeof sql, &statement, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(statement);
-    const int code = rc == SQLITE_ROW ? 0 : simba__sqlite_db_fail(db, rc, err);
-    for (int i = 0; i < 4 && code == 0; i++)
-        values[i] = sqlite3_column_int(statement, i);
+    if (rc == SQLITE_ROW) {
+        application = sqlite3_column_int(statement, 0);
+        version = sqlite3_column_int(statement, 1);
+        tables = sqlite3_column_int(statement, 2);
+        page = sqlite3_column_int(statement, 3);
+    } else {
+        code = simba__sqlite_db_fail(db, rc, err);
+    }
     sqlite3_finalize(statement);
     if (code < 0)
         return code;
-    const int application = values[0];
-    const int version = values[1];
-    const int tables = values[2];
-    const int page = values[3];
     *ret_schema = application != APPLICATION_ID ? EMPTY : version < VERSION ? OLDER : OURS;
     if (application != APPLICATION_ID && (application != 0 || version != 0 || tables != 0))
         return simba__fail(err, SIMBA_ECORRUPT,

@@ -63,26 +63,27 @@ static int call_queue(batch *b, const char *mutex, lock *freed, simba_error *err
 {
     sqlite3_stmt *queue = b->db.statements[SIMBA__SQLITE_QUEUE];
     bool observed = false;
+    int code = 0;
+    int rc = simba__sqlite_run(&b->db, err, QUEUE, TEXT(mutex));
+    const bool any = rc > 0;
     if (freed) {
         freed->next_nonce = 0;
         freed->next_until_ns = 0;
     }
-    int rc = simba__sqlite_run(&b->db, err, QUEUE, TEXT(mutex));
-    const bool any = rc > 0;
-    for (bool called = false; rc > 0 && !called;) {
+    for (; rc > 0; rc = code < 0 ? code : simba__sqlite_db_step(&b->db, SIMBA__SQLITE_QUEUE, err)) {
         char socket[SIMBA__SQLITE_NAME_SIZE];
         const char *what = (const char *)sqlite3_column_text(queue, 0);
         const uint64_t nonce = (uint64_t)sqlite3_column_int64(queue, 1);
-        const bool observes = what && *what == 'o';
-        int code = 0;
         read_name(queue, 2, socket);
-        if (!observes && !freed)
-            break; /* observers come first */
-        const simba__sqlite_life life = observes ? SIMBA__SQLITE_MUTE : simba__sqlite_wake_probe(&b->wake, socket);
-        if (observes) {
+        if (what && *what == 'o') {
             observed = true;
             notify_later(b, socket);
-        } else if (sqlite3_column_int64(queue, 3) <= b->now.ns) {
+            continue;
+        }
+        if (!freed)
+            break; /* observers come first */
+        const simba__sqlite_life life = simba__sqlite_wake_probe(&b->wake, socket);
+        if (sqlite3_column_int64(queue, 3) <= b->now.ns) {
             code = simba__sqlite_run(&b->db, err, LEAVE, NUMBER(nonce));
         } else if (life == SIMBA__SQLITE_DEAD) {
             code = bury(b, socket, err);
@@ -91,14 +92,13 @@ static int call_queue(batch *b, const char *mutex, lock *freed, simba_error *err
             freed->next_until_ns = b->now.ns + RESERVE_NS;
             notify_later(b, socket);
             code = simba__sqlite_run(&b->db, err, CALL, NUMBER(nonce), NUMBER(b->now.ns));
-            called = true;
+            break;
         }
-        rc = code < 0 ? code : simba__sqlite_db_step(&b->db, SIMBA__SQLITE_QUEUE, err);
     }
     sqlite3_reset(queue);
-    if (rc >= 0 && observed)
-        rc = simba__sqlite_run(&b->db, err, CALL_OBSERVERS, TEXT(mutex), NUMBER(b->now.ns));
-    return rc < 0 ? rc : any;
+    if (code == 0 && rc >= 0 && observed)
+        code = simba__sqlite_run(&b->db, err, CALL_OBSERVERS, TEXT(mutex), NUMBER(b->now.ns));
+    return rc < 0 ? rc : code < 0 ? code : any;
 }
 
 typedef struct waiter {
