@@ -389,11 +389,13 @@ typedef struct zk_contender {
     bool leaving;    /* the child must go */
     bool again;      /* there is a reason for another look */
     bool is_first;   /* the child was the first in the latest list, and nobody else has removed it since */
+    bool is_second;  /* it was the second */
+    bool asks;       /* it has waited for a while, and wants to know who leads */
     bool refused;    /* the node of the mutex could not be made */
     unsigned rounds; /* how many children it has tried to make since somebody asked */
     char prefix[ZK_PREFIX_MAX], name[ZK_NAME_MAX]; /* of the child; name: WAITS, LEADS, and while it is removed */
     int64_t czxid, ctime_ms;                       /* 0: not known */
-    simba_owner owner;                             /* who leads, for the answer */
+    simba_owner owner;                             /* who leads, as far as the latest look shows */
     zk_watch before, own;                          /* WAITS: the child before; LEADS: the own one */
 } zk_contender;
 
