@@ -104,10 +104,13 @@ void simba__zk_op_go(zk_op *op)
         return;
     if (op->over) {
         free_if_over(op);
-    } else if (op->kind->stays || (op->request && !op->expired)) {
+    } else if (op->kind->stays || (!op->expired && op->error == ZK_OK)) {
         op->kind->step(op);
     } else {
-        simba__zk_fail(op, SIMBA_ETIMEDOUT, "no answer in time");
+        if (op->expired)
+            simba__zk_fail(op, SIMBA_ETIMEDOUT, "no answer in time");
+        else
+            simba__zk_fail_by(op, op->error);
         simba__zk_op_end(op);
     }
 }
@@ -179,15 +182,6 @@ void simba__zk_op_note(zk_op *op, int error)
 {
     if (error != ZK_OK && (op->error == ZK_OK || error > op->error))
         op->error = error;
-}
-
-bool simba__zk_op_good(zk_op *op)
-{
-    if (op->error == ZK_OK)
-        return true;
-    simba__zk_fail_by(op, op->error);
-    simba__zk_op_end(op);
-    return false;
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------- */
@@ -442,8 +436,9 @@ void simba__zk_over(zk_store *store)
     simba__zk_observers_anew(store);
 }
 
-void simba__zk_expire(zk_store *store, simba_request *request)
+void simba__zk_expire(void *instance, simba_request *request)
 {
+    zk_store *store = instance;
     zk_op *op = request->backend_data;
     SIMBA__ASSERT(op->request == request);
     op->expired = true;

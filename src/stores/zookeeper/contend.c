@@ -14,7 +14,8 @@
  * the first until it goes.
  *
  * A contender has one request at a time: a newer one fails an older one, which the client has given up by then. A leader watches its
- * child only when it has led for a while: that would cost a short critical section a request of its own. */
+ * child, and a waiter asks who leads, only when that has lasted for a while: it would cost a short critical section a request of its
+ * own. */
 #include <string.h>
 
 #include "stores/zookeeper/zookeeper.h"
@@ -142,6 +143,20 @@ static void lead(zk_contender *c)
         push(c, SIMBA_PUSH_RELEASED);
 }
 
+/* If it does not know who leads, it asks when it has waited for a while, and the client is told then. */
+static void stand_by(zk_contender *c)
+{
+    simba_host *host = c->op.store->host;
+    if (!c->op.request && c->asks && !simba_owner_is_none(&c->owner))
+        host->push_to(
+            host, c->mutex, c->nonce,
+            &(simba_push){.kind = SIMBA_PUSH_ACQUIRED, .owner = c->owner, .now_ms = simba__zk_now_ms(c->op.store)});
+    if (c->op.request && !c->asks && simba_owner_is_none(&c->owner))
+        simba__zk_op_later(&c->op);
+    c->asks = false;
+    simba__zk_complete(&c->op, SIMBA_NOT_MINE, &c->owner);
+}
+
 /* Somebody has removed the child of a leader. */
 static void revoke(zk_contender *c)
 {
@@ -197,12 +212,15 @@ static void winner_read(zk_op *op, const zk_call *call, zk_result *result)
     owner_read(op, call, result);
 }
 
-/* The child before, which may be the first. */
+/* The child before. */
 static void before_read(zk_op *op, const zk_call *call, zk_result *result)
 {
+    zk_contender *c = of(op);
     winner_read(op, call, result);
+    if (!c->is_second)
+        c->owner = (simba_owner){0};
     if (!result->error)
-        simba__zk_watch(op, &of(op)->before, call);
+        simba__zk_watch(op, &c->before, call);
 }
 
 /* The child was found by its uuid, so its token is not known yet. */
@@ -278,6 +296,7 @@ static void listed(zk_op *op, const zk_call *call, zk_result *result)
     }
     simba__zk_unwatch(op->store, &c->before);
     c->is_first = own == 0;
+    c->is_second = own == 1;
     c->owner = (simba_owner){0};
     if (c->leaving) {
         remove_child(c, NULL);
@@ -293,7 +312,7 @@ static void listed(zk_op *op, const zk_call *call, zk_result *result)
             simba__zk_call(op, own_read, ZK_GET, c->path, c->name, false);
         if (own > 0)
             simba__zk_call(op, before_read, ZK_GET, c->path, result->names[own - 1], true);
-        if (own > 1 && op->request)
+        if (own > 1 && c->asks)
             simba__zk_call(op, owner_read, ZK_GET, c->path, result->names[0], false);
     }
 }
@@ -424,7 +443,7 @@ static void step(zk_op *op)
     if (c->is_first)
         lead(c);
     else
-        simba__zk_complete(op, SIMBA_NOT_MINE, &c->owner);
+        stand_by(c);
 }
 
 static void before_fired(zk_watch *watch, int kind)
@@ -481,7 +500,7 @@ static void own_fired(zk_watch *watch, int kind)
 
 /* --- requests ----------------------------------------------------------------------------------------------- */
 
-/* On a new connection, or some time after it has led or could not leave. */
+/* On a new connection, or after a while. */
 static void begin(zk_op *op)
 {
     zk_contender *c = of(op);
@@ -490,6 +509,7 @@ static void begin(zk_op *op)
         return; /* nobody waits for one */
     if (c->place == ZK_LEADS && !c->leaving)
         watch_own(c);
+    c->asks = c->place == ZK_WAITS;
     look(c);
 }
 
@@ -552,7 +572,7 @@ void simba__zk_acquire(zk_store *store, simba_request *request)
         return;
     take(c, request);
     c->queue = request->queue;
-    c->leaving = c->refused = false;
+    c->leaving = c->refused = c->asks = false;
     c->rounds = 0;
     look(c);
 }

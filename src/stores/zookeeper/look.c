@@ -80,8 +80,6 @@ static void look_step(zk_op *op)
 {
     const zk_look *look = (const zk_look *)op;
     const bool forces = op->request->op == SIMBA_OP_FORCE_RELEASE;
-    if (!simba__zk_op_good(op))
-        return;
     if (look->vanished)
         look_begin(op); /* it went by itself; who leads now? */
     else
@@ -343,11 +341,15 @@ static void begin_row(zk_list *list, const zk_name *name)
     row_begin(&row->op);
 }
 
-/* Begin some rows at a time, until none is left: after the names were read, and whenever a row is done. */
-static void list_more(zk_list *list)
+/* The names were read, or some rows are done: begin the next ones. */
+static void list_step(zk_op *op)
 {
-    zk_op *op = &list->op;
-    op->awaited++; /* a row that ends as it begins must not come here again */
+    zk_list *list = (zk_list *)op;
+    if (list->begun == list->names.last) {
+        simba__zk_finish(op, SIMBA_NOT_MINE, NULL);
+        return;
+    }
+    op->awaited++; /* a row that ends as it begins must not come here */
     while (is_wanted(list) && list->begun != list->names.last && op->awaited <= ROWS_AT_ONCE) {
         list->begun = list->begun ? list->begun->next : list->names.first;
         const zk_name *name = SIMBA__OF_ITEM(list->begun, zk_name, link);
@@ -355,14 +357,7 @@ static void list_more(zk_list *list)
             begin_row(list, name);
     }
     op->awaited--;
-}
-
-static void list_step(zk_op *op)
-{
-    zk_list *list = (zk_list *)op;
-    list_more(list);
-    if (op->awaited == 0 && simba__zk_op_good(op))
-        simba__zk_finish(op, SIMBA_NOT_MINE, NULL);
+    simba__zk_op_go(op);
 }
 
 static void names_listed(zk_op *op, const zk_call *call, zk_result *result)
@@ -583,8 +578,9 @@ static void note_fired(zk_watch *watch, int kind)
     observe(SIMBA__OF_ITEM(watch, zk_observer, of_note));
 }
 
-int simba__zk_observe(zk_store *store, simba_watch *shown)
+int simba__zk_observe(void *instance, simba_watch *shown)
 {
+    zk_store *store = instance;
     zk_observer *o = simba__zk_op_new(store, &observing, sizeof *o, NULL);
     if (!o)
         return SIMBA_ENOMEM;
@@ -604,14 +600,15 @@ int simba__zk_observe(zk_store *store, simba_watch *shown)
     return 0;
 }
 
-void simba__zk_unobserve(simba_watch *shown)
+void simba__zk_unobserve(void *instance, simba_watch *shown)
 {
+    zk_store *store = instance;
     zk_observer *o = shown->backend_data;
     shown->backend_data = NULL;
     o->shown = NULL;
     simba__list_remove(&o->link);
-    simba__zk_unwatch(o->op.store, &o->children);
-    simba__zk_unwatch(o->op.store, &o->of_note);
+    simba__zk_unwatch(store, &o->children);
+    simba__zk_unwatch(store, &o->of_note);
     simba__zk_op_end(&o->op);
 }
 

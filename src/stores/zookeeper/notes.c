@@ -212,8 +212,6 @@ static void write_step(zk_op *op)
     const zk_contender *c = simba__zk_contender_find(op->store, request);
     const bool holds = simba__zk_holds(c, request);
     const int order = simba__zk_stored_note_order(&n->seen, request);
-    if (!simba__zk_op_good(op))
-        return;
     if (n->gone) {
         /* The holder may not know it yet: have it ask. */
         op->store->host->push_to(op->store->host, request->mutex, request->nonce,
@@ -286,8 +284,6 @@ static void read_begin(zk_op *op)
 static void read_step(zk_op *op)
 {
     const zk_noting *n = of(op);
-    if (!simba__zk_op_good(op))
-        return;
     if (n->corrupt)
         simba__zk_fail(op, SIMBA_ECORRUPT, "%s is not a note of this library; remove it, or have the holder write",
                        n->note);
@@ -379,8 +375,6 @@ static void forget_step(zk_op *op)
     zk_noting *n = of(op);
     const zk_request parts[] = {{.type = n->is_shared ? ZK_CHECK : ZK_DELETE, .path = n->mutex, .version = -1},
                                 {.type = ZK_DELETE, .path = n->note, .version = n->version}};
-    if (!simba__zk_op_good(op))
-        return;
     if (n->removed) {
         simba__zk_finish(op, SIMBA_MINE, NULL);
     } else if (n->tried || n->vanished) { /* what was to be removed has changed, or is there now */

@@ -78,17 +78,25 @@ static void set_timer(zk_session *session)
 
 /* --- requests ----------------------------------------------------------------------------------------------- */
 
-bool simba__zk_session_send(zk_session *session, zk_call *call, const zk_request *request)
+/* Give it the next number. False: out of memory, and what was put before is whole. */
+static bool put_request(zk_session *session, const zk_request *request)
 {
     simba__buffer *out = &session->link.out;
     const size_t before = out->length;
-    call->xid = session->xid = session->xid == INT32_MAX ? 1 : session->xid + 1;
-    simba__zk_put_request(out, call->xid, request);
-    if (out->failed) {
-        out->failed = false; /* what was put before is whole */
-        out->length = before;
+    session->xid = session->xid == INT32_MAX ? 1 : session->xid + 1;
+    simba__zk_put_request(out, session->xid, request);
+    if (!out->failed)
+        return true;
+    out->failed = false;
+    out->length = before;
+    return false;
+}
+
+bool simba__zk_session_send(zk_session *session, zk_call *call, const zk_request *request)
+{
+    if (!put_request(session, request))
         return false;
-    }
+    call->xid = session->xid;
     simba__list_append(&session->calls, &call->item);
     return true;
 }
@@ -438,16 +446,9 @@ static void on_down(simba__link *link)
 static void say_good_bye(zk_session *session)
 {
     simba_host *host = session->store->host;
-    simba__buffer *out = &session->link.out;
-    const size_t before = out->length;
     simba_local next = session->close_until;
-    session->xid = session->xid == INT32_MAX ? 1 : session->xid + 1;
-    simba__zk_put_request(out, session->xid, &(zk_request){.type = ZK_CLOSE});
-    if (out->failed) {
-        out->failed = false;
-        out->length = before;
+    if (!put_request(session, &(zk_request){.type = ZK_CLOSE}))
         next.ns = host->now(host).ns + BEAT_LATEST_MS * MS;
-    }
     host->timer_set(host, &session->link.timer, next);
     simba__link_flush(&session->link);
 }

@@ -21,17 +21,6 @@ static int out_of_memory(simba_error *err)
     return simba__fail(err, SIMBA_ENOMEM, "out of memory");
 }
 
-/* Join the first `length` bytes of the path and the name. NULL: out of memory. */
-static char *below(const char *path, size_t length, const char *name)
-{
-    char *text = simba__calloc(1, length + strlen(name) + 1);
-    if (text) {
-        memcpy(text, path, length);
-        strcpy(text + length, name);
-    }
-    return text;
-}
-
 static int parse_chroot(zk_options *options, const char *path, simba_error *err)
 {
     size_t length = strlen(path);
@@ -47,8 +36,13 @@ static int parse_chroot(zk_options *options, const char *path, simba_error *err)
         if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f)
             return simba__fail(err, SIMBA_EURL, "the path of the zookeeper URL has a control character");
     }
-    options->root = below(path, length, "/simba");
-    options->notes = below(path, length, "/simba-notes");
+    char *chroot = simba__strdup(path);
+    if (!chroot)
+        return out_of_memory(err);
+    chroot[length] = '\0';
+    options->root = simba__zk_child_path(chroot, "simba");
+    options->notes = simba__zk_child_path(chroot, "simba-notes");
+    simba__free(chroot);
     return options->root && options->notes ? 0 : out_of_memory(err);
 }
 
@@ -165,25 +159,9 @@ static void zk_submit(void *instance, simba_request *request)
     }
 }
 
-static void zk_expire(void *instance, simba_request *request)
-{
-    simba__zk_expire(instance, request);
-}
-
 static void zk_flush(void *instance)
 {
     simba__zk_session_flush(&((zk_store *)instance)->session);
-}
-
-static int zk_watch_mutex(void *instance, simba_watch *shown)
-{
-    return simba__zk_observe(instance, shown);
-}
-
-static void zk_unwatch_mutex(void *instance, simba_watch *shown)
-{
-    (void)instance;
-    simba__zk_unobserve(shown);
 }
 
 /* --- lifetime ----------------------------------------------------------------------------------------------- */
@@ -265,10 +243,10 @@ const simba_backend simba__backend_zookeeper = {
     .workers = 1,
     .init = zk_init,
     .submit = zk_submit,
-    .expire = zk_expire,
+    .expire = simba__zk_expire,
     .flush = zk_flush,
-    .watch = zk_watch_mutex,
-    .unwatch = zk_unwatch_mutex,
+    .watch = simba__zk_observe,
+    .unwatch = simba__zk_unobserve,
     .woken = zk_flush,
     .close = zk_close,
     .fini = zk_fini,

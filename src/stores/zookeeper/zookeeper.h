@@ -263,10 +263,10 @@ void simba__zk_heed_clock(zk_store *store, int64_t ms);
 /* A procedure: calls that are in flight together form a step. After a break it begins again on the next connection. */
 typedef struct zk_kind {
     void (*begin)(zk_op *op); /* there is a connection; or it was to begin again later */
-    void (*step)(zk_op *op);  /* all calls of the step are answered */
+    void (*step)(zk_op *op);  /* all calls of the step are answered, without an error unless it stays */
     void (*lost)(zk_op *op);  /* the connection is gone, and with it all calls in flight; may be NULL */
     void (*fini)(zk_op *op);  /* free its members; may be NULL */
-    bool stays;               /* it goes on without its request */
+    bool stays;               /* it goes on without its request, and after an error */
 } zk_kind;
 
 struct zk_op {
@@ -311,7 +311,7 @@ void simba__zk_op_park(zk_op *op);
 void simba__zk_op_later(zk_op *op);
 /* Is there a connection, and has it begun on that? */
 bool simba__zk_op_runs(const zk_op *op);
-/* Go on if all calls of the step are answered. */
+/* Go on if all calls of the step are answered. An error that the procedure does not expect ends it, unless it stays. */
 void simba__zk_op_go(zk_op *op);
 /* Nothing is left to do: free it, now or when its calls are answered. */
 void simba__zk_op_end(zk_op *op);
@@ -324,8 +324,6 @@ void simba__zk_fail(zk_op *op, int code, const char *format, ...) __attribute__(
 void simba__zk_fail_by(zk_op *op, int error);
 /* The same, and end the procedure. */
 void simba__zk_finish(zk_op *op, simba_outcome outcome, const simba_owner *owner);
-/* False: there was an unexpected error, and the procedure has ended with it. */
-bool simba__zk_op_good(zk_op *op);
 
 /* Make a call about PATH, or PATH/CHILD. False: there was no memory, and the procedure knows. */
 bool simba__zk_call(zk_op *op, zk_answered *answered, zk_type type, const char *path, const char *child, bool watch);
@@ -350,7 +348,7 @@ void simba__zk_begin_later(simba_timer *timer, simba_local now);
 void simba__zk_disconnected(zk_store *store);
 void simba__zk_unavailable(zk_store *store, int code, const char *why);
 void simba__zk_over(zk_store *store);
-void simba__zk_expire(zk_store *store, simba_request *request);
+void simba__zk_expire(void *instance, simba_request *request);
 void simba__zk_ops_close(zk_store *store);
 
 /* The leader or another contender according to its child: its data is its id; a LeaderLatch may have none. */
@@ -391,11 +389,13 @@ typedef struct zk_contender {
     bool leaving;    /* the child must go */
     bool again;      /* there is a reason for another look */
     bool is_first;   /* the child was the first in the latest list, and nobody else has removed it since */
+    bool is_second;  /* it was the second */
+    bool asks;       /* it has waited for a while, and wants to know who leads */
     bool refused;    /* the node of the mutex could not be made */
     unsigned rounds; /* how many children it has tried to make since somebody asked */
     char prefix[ZK_PREFIX_MAX], name[ZK_NAME_MAX]; /* of the child; name: WAITS, LEADS, and while it is removed */
     int64_t czxid, ctime_ms;                       /* 0: not known */
-    simba_owner owner;                             /* who leads, for the answer */
+    simba_owner owner;                             /* who leads, as far as the latest look shows */
     zk_watch before, own;                          /* WAITS: the child before; LEADS: the own one */
 } zk_contender;
 
@@ -413,8 +413,8 @@ void simba__zk_contenders_drop(zk_store *store);
 
 void simba__zk_look(zk_store *store, simba_request *request);
 void simba__zk_list(zk_store *store, simba_request *request);
-int simba__zk_observe(zk_store *store, simba_watch *shown);
-void simba__zk_unobserve(simba_watch *shown);
+int simba__zk_observe(void *instance, simba_watch *shown);
+void simba__zk_unobserve(void *instance, simba_watch *shown);
 void simba__zk_observers_anew(zk_store *store);
 
 void simba__zk_forget(zk_store *store, simba_request *request);
