@@ -16,17 +16,10 @@
  * the earlier runs too. */
 enum { RUNS_MAX = 16 }; /* that are remembered of a mutex */
 
-typedef struct run {
-    int64_t due_ms, begun_ms;
-    int64_t ended_ms; /* 0: it goes on or was cut short, or nobody looked between its end and the next run */
-    int result;       /* if it has ended; 0: well */
-    int64_t missed;   /* due times before it that nobody ran */
-} run;
-
 typedef struct runs {
-    simba_schedule_info schedule; /* as the latest note tells it */
-    size_t record_length;         /* bytes of the note that are the record; the note of the work follows them */
-    run last[RUNS_MAX];           /* oldest first */
+    simba_schedule_info schedule;       /* as the latest note tells it */
+    size_t record_length;               /* bytes of the note that are the record; the note of the work follows them */
+    simba_schedule_info last[RUNS_MAX]; /* oldest first; one without an end goes on, or nobody looked after it */
     unsigned count;
 } runs;
 
