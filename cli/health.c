@@ -117,7 +117,7 @@ static http_server http = {
     .limits = {
         .request_ms = 2000, .answer_ms = 2000, .stalled_s = 2, .connections = 32, .scarce = 16, .memory = 6 * 1024}};
 
-/* If we are killed, the supervisor outlives us for a moment: clients must be refused then, not kept waiting. */
+/* If this process is killed, the supervisor outlives it for a moment: clients must be refused then, not kept waiting. */
 static void leave_to_parent(void)
 {
     http_leave_to_parent(&http);

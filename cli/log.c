@@ -250,7 +250,7 @@ static void take(void *user, const simba_log_record *record)
             log_write(line);
             free(line);
         } else {
-            /* The last one is always there: it tells the state of things. */
+            /* The last one is always kept: it has the present state. */
             const unsigned at = messages.kept_count < KEPT_MAX ? messages.kept_count : KEPT_MAX - 1;
             free(messages.kept[at]);
             messages.kept[at] = line;
@@ -299,7 +299,7 @@ int log_open(const char *command, const cli_globals *globals, simba_client_optio
     if (globals->quiet)
         cli_show_warnings(false);
     if (options->log_level < SIMBA_LOG_DEBUG)
-        options->log_level = SIMBA_LOG_DEBUG; /* refusals that the library has told before */
+        options->log_level = SIMBA_LOG_DEBUG; /* refusals that the library does not repeat at a lower level */
     if (events != NULL)
         options->log_level = SIMBA_LOG_EVENT;
     return CLI_GO;

@@ -44,7 +44,7 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     *ret_url = secret_into_url(url, secret);
     if (*ret_url == NULL)
         return cli_fail(command, CLI_SYSTEM, "out of memory.");
-    /* It is an argument of this process, or a string of ours. */
+    /* It is an argument of this process, or a copy of the setting. */
     if (globals->url != NULL)
         secret_hide((char *)globals->url);
     return CLI_GO;
@@ -236,7 +236,7 @@ int cli_flush(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    clearerr(stdout); /* it is said once */
+    clearerr(stdout); /* print it once */
     return cli_fail(NULL, code == CLI_OK ? CLI_FAILED : code, "standard output could not be written.");
 }
 

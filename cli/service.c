@@ -58,7 +58,7 @@ static void contend_or_not(service *s)
 
 /* --- the loop ------------------------------------------------------------------------------------- */
 
-/* A scheduler tells nobody that it leads. */
+/* A scheduler has no callback for that. */
 static void look_whether_it_leads(service *s)
 {
     if (s->scheduler == NULL || s->leads == simba_scheduler_is_leader(s->scheduler))

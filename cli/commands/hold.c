@@ -91,7 +91,7 @@ static void print_lost(held *m, const char *reason, int64_t left_ms)
     hold_end_line(m->of, &j);
 }
 
-/* Write what standard output takes without making us wait, which would keep us from renewing. A pipe that is writable takes
+/* Write what standard output takes without waiting, which would delay renewals. A pipe that is writable takes
  * PIPE_BUF bytes. */
 static void flush_output(hold *h, int wait_ms)
 {
@@ -115,7 +115,7 @@ static void flush_output(hold *h, int wait_ms)
 
 static int64_t look(held *m, bool unread);
 
-/* End with this code. Without a reason everything is given back at once. With one the reader is told that leadership ends,
+/* End with this code. Without a reason everything is given back at once. With one the reader gets a line that leadership ends,
  * and has the grace to stop its work, or what is left of the lease: this process may not have run for a while. */
 static void end(hold *h, int code, const char *reason)
 {

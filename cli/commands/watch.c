@@ -88,7 +88,7 @@ static int start_observers(simba_client *client, watcher *w, char **mutexes, siz
 }
 
 /* Until a signal ends it, nobody reads, or the store refuses from the first. Warnings are kept back until it answers or
- * cannot be reached, because a refusal is told as the reason for the end. */
+ * cannot be reached, because a refusal is printed as the reason for the end. */
 static int listen(simba_client *client, const watcher *w, const cli_signals *signals)
 {
     simba_error refusal;

@@ -19,7 +19,7 @@
 /* One iteration of the loop. A store that refuses from the first goes on to: then returns the exit code. */
 static int go_round(server *s, const cli_signals *signals)
 {
-    enum { ALIVE_MS = 1000 }; /* streams say that they are there, and somebody may have ceased to watch */
+    enum { ALIVE_MS = 1000 }; /* streams send a sign of life, and somebody may have ceased to watch */
     struct pollfd fds[] = {{.fd = http_fd(&s->http), .events = POLLIN},
                            {.fd = poller_fd(s->poller), .events = POLLIN},
                            {.fd = signals->fd, .events = POLLIN}};

@@ -117,7 +117,7 @@ typedef struct comparison {
     bool is_first; /* there is nothing to compare with */
 } comparison;
 
-/* Converts a moment of the store's clock to ours. Stored times may be anything, but a difference between two looks came
+/* Converts a moment of the store's clock to this host's. Stored times may be anything, but a difference between two looks came
  * about between them. */
 static int64_t to_wall_ms(const comparison *c, int64_t store_ms)
 {
@@ -217,7 +217,7 @@ static void compare_all(const comparison *c)
                           : new == l->count   ? -1
                                               : strcmp(t->rows[old]->mutex, l->rows[new].mutex);
         if (order < 0 && !t->rows[old]->is_present && t->rows[old]->change_count == 0) {
-            free_row(t, t->rows[old++]); /* followers were told at the look before */
+            free_row(t, t->rows[old++]); /* the streams have had that since the look before */
             continue;
         }
         table_row *row = order > 0 ? NULL : t->rows[old];

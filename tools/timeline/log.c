@@ -152,7 +152,7 @@ static bool parse(timeline_log *log, char *line)
     return true;
 }
 
-/* A process tells its clock with its first line. The lines of the row after that are on this clock, until the process tells
+/* A process logs its clock with its first line. The lines of the row after that are on this clock, until the process tells
  * another: its host may have been booted in between. Lines before the first clock are the rest of a log whose beginning is
  * gone. */
 static void assign_clocks(timeline_log *log, size_t first)
@@ -332,7 +332,7 @@ static void become_unknown(timeline_log *log, size_t row, int64_t until_ns)
         add_segment(log, row, s->heard_at, until_ns, TIMELINE_UNKNOWN, "its log says nothing more");
 }
 
-/* A living owner says when it renews, and when its lease is over. One that has said neither by then was killed, and nobody wrote
+/* A living owner logs its renewals, and the end of its lease. One that has logged neither by then was killed, and nobody wrote
  * that down, if other lines of its host are later; otherwise its log may have been taken away before. Nobody knows when it was
  * killed: not before its last line. A row that waits may be silent for long, and what it does after its last line is not known. */
 static void notice_silence(timeline_log *log, size_t row, int64_t now_ns, bool comes_back)

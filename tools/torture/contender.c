@@ -166,7 +166,7 @@ static int start(process *p)
 static void stop(process *p)
 {
     for (unsigned i = 0; i < p->count; i++)
-        (void)simba_contender_stop(p->mutexes[i].contender); /* a store that cannot be told is a thing to expect here */
+        (void)simba_contender_stop(p->mutexes[i].contender); /* a store that cannot be reached is to be expected here */
     report(p, (torture_event){.kind = TORTURE_STOPPED, .at_ns = now_ns(p)});
 }
 
