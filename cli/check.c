@@ -40,7 +40,7 @@ static void become_check(const check *c, pid_t parent, char *const *environment)
     _exit(127);
 }
 
-/* Only changes are said. */
+/* Print only changes. */
 static void judge(check *c, bool good, const char *why)
 {
     if (!good && (c->good || !c->done))
@@ -54,14 +54,14 @@ static void judge(check *c, bool good, const char *why)
 static void begin(check *c)
 {
     const pid_t parent = getpid();
-    signal(SIGCHLD, SIG_DFL); /* who started us may have ignored its children; here their ends matter */
+    signal(SIGCHLD, SIG_DFL); /* the parent of this process may have ignored its children; here their ends matter */
     char **environment = child_environment(c->globals, &(child_facts){.mutex = c->mutex});
     c->pid = environment != NULL ? _Fork() : -1; /* see supervisor.c */
     if (c->pid == 0)
         become_check(c, parent, environment);
     free((void *)environment);
     if (c->pid > 0)
-        setpgid(c->pid, c->pid); /* whichever of us is first: it can be killed from now on */
+        setpgid(c->pid, c->pid); /* parent and child both do it: the group can be killed from now on */
     else
         judge(c, false, "could not be started");
     c->due_ns = clock_boot_ns() + period_ns(c);

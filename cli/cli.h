@@ -34,16 +34,16 @@ typedef struct cli_globals {
     int verbose;
     const char *log_format;
     const char *status_listen;     /* where others may ask, see health/health.h */
-    const char *label;             /* of our own pod while we lead; NULL: none */
-    const char *notify;            /* when to tell systemd that we are ready */
+    const char *label;             /* of this process's pod while it leads; NULL: none */
+    const char *notify;            /* when to notify systemd that this process is ready */
     bool quiet;                    /* the command prints its own messages in place of the library's warnings */
-    bool warns_of_restarts;        /* even then: the command says that the store forgets its owners when it restarts */
+    bool warns_of_restarts;        /* even then: print that the store forgets its owners when it restarts */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
     bool only_looks;               /* the command must not create a store: an empty one hides a mistyped path */
     bool configured;               /* the configuration file was looked at */
     const char *config_used;       /* the one that names the store; NULL: none does */
     const char *password;          /* from there, for a URL without one */
-    bool keep_password;            /* commands that are run find the password in their environment, if we did */
+    bool keep_password;            /* commands that are run inherit the password */
     const char *password_variable; /* the variable of the environment that it came from; NULL: from elsewhere */
     char **arguments;              /* of this process, as they were given */
 } cli_globals;
@@ -97,7 +97,7 @@ enum {
     CLI_TAKES_TIMING = 4,
     CLI_TAKES_EVENTS = 8,
     CLI_TAKES_ALL = 15,
-    CLI_TAKES_HEALTH = 16, /* it contends until it is told to end, and can be asked how things are */
+    CLI_TAKES_HEALTH = 16, /* it contends until a signal ends it, and its state can be asked for */
 };
 
 typedef struct cli_syntax {
@@ -109,7 +109,7 @@ typedef struct cli_syntax {
     unsigned takes;
     int min_operands;
     int max_operands;  /* -1: any number */
-    int verbatim_from; /* from this operand on nothing is an option of ours: it is a command to run; 0: never */
+    int verbatim_from; /* from this operand on everything is a command to run, with its options; 0: never */
 } cli_syntax;
 
 /* The options of a syntax that are an array. */

@@ -117,7 +117,7 @@ static http_server http = {
     .limits = {
         .request_ms = 2000, .answer_ms = 2000, .stalled_s = 2, .connections = 32, .scarce = 16, .memory = 6 * 1024}};
 
-/* If we are killed, the supervisor outlives us for a moment: clients must be refused then, not kept waiting. */
+/* If this process is killed, the supervisor outlives it for a moment: clients must be refused then, not kept waiting. */
 static void leave_to_parent(void)
 {
     http_leave_to_parent(&http);
@@ -185,10 +185,10 @@ static struct {
     int socket; /* -1: nobody listens */
     address to;
     readiness when;
-    bool ready;       /* was told */
-    char status[600]; /* the sentence that was told */
+    bool ready;       /* and systemd knows */
+    char status[600]; /* the latest sentence */
     int64_t alive_us; /* of the watchdog; 0: there is none */
-    int64_t alive_ns; /* when it was told */
+    int64_t alive_ns; /* of the latest sign of life */
     int64_t lease_end_ns;
     bool warned;  /* that nobody listens */
     bool checked; /* whether the watchdog waits for long enough */
@@ -222,7 +222,7 @@ static int notify_open(const char *command, const char *when)
     return CLI_GO;
 }
 
-/* True: systemd was told. Otherwise try again in the next iteration. */
+/* False: try again in the next iteration. */
 static bool send_words(const char *words)
 {
     const ssize_t done = sendto(notify.socket, words, strlen(words), MSG_NOSIGNAL,
@@ -257,46 +257,36 @@ static void make_sentence(const health_view *view, char *sentence, size_t size)
                  simba__escape(view->owner.id, owner, sizeof owner));
 }
 
-/* A process that does not lead has nothing to renew, and lives if its loop runs. */
-static bool shows_life(const health_view *view, int64_t now_ns)
+static void notify_of(const health_view *view)
 {
-    if (view->lease.token == 0)
-        return now_ns - notify.alive_ns >= notify.alive_us * 1000 / 4;
-    const int64_t left_ms = view->lease.left_ms < SIMBA_LEASE_MAX_MS ? view->lease.left_ms : SIMBA_LEASE_MAX_MS;
-    const int64_t end_ns = now_ns + left_ms * MS;
-    const bool renewed = end_ns > notify.lease_end_ns + RENEWED_BY_MS * MS;
-    if (renewed)
-        notify.lease_end_ns = end_ns;
-    return renewed;
-}
-
-/* A healthy leader renews when its ttl ends. A shorter watchdog would kill it. */
-static void check_period(const health_view *view)
-{
+    char words[sizeof notify.status + 16] = "STATUS=";
+    char *sentence = words + strlen(words);
+    const bool owns = view->lease.token != 0;
+    const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
+    /* A healthy leader renews when its ttl ends. A shorter watchdog would kill it. */
     const int64_t ttl_ms = view->lease.ttl_left_ms;
-    if (notify.checked || view->lease.token == 0)
-        return;
-    notify.checked = true;
-    if (notify.alive_us > 0 && ttl_ms * 1000 >= notify.alive_us)
+    if (!notify.checked && owns && notify.alive_us > 0 && ttl_ms * 1000 >= notify.alive_us)
         cli_warn(notify.command,
                  "WatchdogSec of the unit is %" PRId64 " ms, and the lease is renewed every %" PRId64
                  " ms: systemd will take this process for dead.",
                  notify.alive_us / 1000, ttl_ms);
-}
-
-static void notify_tell(const health_view *view)
-{
-    char words[sizeof notify.status + 16] = "STATUS=";
-    char *sentence = words + strlen(words);
-    const bool ready = notify.when == READY_LEADING ? health_is_leader(view) : view->contends;
-    check_period(view);
+    notify.checked = notify.checked || owns;
     if (ready && !notify.ready)
         notify.ready = send_words("READY=1");
     make_sentence(view, sentence, sizeof notify.status);
     if (strcmp(sentence, notify.status) != 0 && send_words(words))
         strcpy(notify.status, sentence);
+    if (notify.alive_us == 0)
+        return;
+    /* A process that does not lead has nothing to renew, and lives if its loop runs. */
     const int64_t now_ns = clock_boot_ns();
-    if (notify.alive_us > 0 && shows_life(view, now_ns) && send_words("WATCHDOG=1"))
+    const int64_t end_ns = now_ns + min64(view->lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
+    bool lives = now_ns - notify.alive_ns >= notify.alive_us * 1000 / 4;
+    if (owns)
+        lives = end_ns > notify.lease_end_ns + RENEWED_BY_MS * MS;
+    if (owns && lives)
+        notify.lease_end_ns = end_ns;
+    if (lives && send_words("WATCHDOG=1"))
         notify.alive_ns = now_ns;
 }
 
@@ -366,6 +356,6 @@ void health_run(void)
     if (notify.socket >= 0) {
         health_view view;
         look(&view);
-        notify_tell(&view);
+        notify_of(&view);
     }
 }

@@ -111,7 +111,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         enter(c, HTTP_ANSWERED);
         return MHD_YES;
     }
-    if (*body_length > 0) { /* nothing that we understand has a body */
+    if (*body_length > 0) { /* no request that is answered has a body */
         c->uploaded += *body_length;
         *body_length = 0;
         return c->uploaded <= BODY_MAX ? MHD_YES : MHD_NO;

@@ -40,7 +40,7 @@ extern http_library lib;
 typedef struct http_server http_server;
 
 typedef enum http_state {
-    HTTP_ASKS,     /* we wait for its request */
+    HTTP_ASKS,     /* its request has not come */
     HTTP_ANSWERED, /* it reads an answer */
     HTTP_FOLLOWS,  /* it reads a stream */
     HTTP_WAITS,    /* suspended, until there is an answer */
@@ -88,10 +88,10 @@ struct http_server {
     unsigned connections, streams;
 };
 
-/* Load the library. Returns CLI_GO, or an exit code after having said what is missing. */
+/* Load the library. Returns CLI_GO, or an exit code after a message. */
 int http_load(const char *command);
 
-/* `tls` NULL: none. Returns CLI_GO, or an exit code after having said what is wrong. The descriptor, which listens, belongs to
+/* `tls` NULL: none. Returns CLI_GO, or an exit code after a message. The descriptor, which listens, belongs to
  * the server then. */
 int http_start(const char *command, http_server *s, int fd, const http_tls *tls);
 /* Also one that was not started. */

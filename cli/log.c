@@ -24,24 +24,21 @@ typedef enum log_form { FORMAT_UNKNOWN, FORMAT_TEXT, FORMAT_JOURNAL, FORMAT_JSON
 static const char *const format_names[] = {"", "text", "journal", "json"};
 static _Atomic log_form chosen;
 
-/* systemd says which socket is its journal's; standard error may have been redirected since. */
-static bool is_journal(int fd)
-{
-    const char *stream = getenv("JOURNAL_STREAM");
-    struct stat info;
-    uintmax_t device;
-    uintmax_t inode;
-    return stream != NULL && sscanf(stream, "%ju:%ju", &device, &inode) == 2 && fstat(fd, &info) == 0 &&
-           info.st_dev == device && info.st_ino == inode;
-}
-
 bool log_set_format(const char *name)
 {
     log_form found = FORMAT_UNKNOWN;
     for (log_form f = FORMAT_TEXT; name != NULL && f <= FORMAT_JSON; f++)
         found = strcmp(name, format_names[f]) == 0 ? f : found;
-    if (name == NULL)
-        found = is_journal(STDERR_FILENO) ? FORMAT_JOURNAL : FORMAT_TEXT;
+    if (name == NULL) {
+        /* systemd says which socket is its journal's; standard error may have been redirected since. */
+        const char *stream = getenv("JOURNAL_STREAM");
+        struct stat info;
+        uintmax_t device;
+        uintmax_t inode;
+        const bool is_journal = stream != NULL && sscanf(stream, "%ju:%ju", &device, &inode) == 2 &&
+                                fstat(STDERR_FILENO, &info) == 0 && info.st_dev == device && info.st_ino == inode;
+        found = is_journal ? FORMAT_JOURNAL : FORMAT_TEXT;
+    }
     if (found != FORMAT_UNKNOWN)
         chosen = found;
     return found != FORMAT_UNKNOWN;
@@ -221,19 +218,6 @@ static void forget_kept(void)
     messages.kept_count = 0;
 }
 
-/* With the lock. */
-static bool is_repeated(const simba_log_record *record)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (messages.shown <= SIMBA_LOG_WARN && now.tv_sec - messages.latest_at < REPEATED_S &&
-        strncmp(record->message, messages.latest, sizeof messages.latest - 1) == 0)
-        return true;
-    snprintf(messages.latest, sizeof messages.latest, "%s", record->message);
-    messages.latest_at = now.tv_sec;
-    return false;
-}
-
 static void take(void *user, const simba_log_record *record)
 {
     (void)user;
@@ -252,13 +236,21 @@ static void take(void *user, const simba_log_record *record)
     const bool forgets = strcmp(record->event, "store-forgets") == 0;
     const bool show =
         forgets ? messages.warns_of_restarts || messages.shown > SIMBA_LOG_WARN : record->level <= messages.shown;
-    if (show ? !is_repeated(record) : record->level == SIMBA_LOG_WARN) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const bool is_repeated = messages.shown <= SIMBA_LOG_WARN && now.tv_sec - messages.latest_at < REPEATED_S &&
+                             strncmp(record->message, messages.latest, sizeof messages.latest - 1) == 0;
+    if (show && !is_repeated) {
+        snprintf(messages.latest, sizeof messages.latest, "%s", record->message);
+        messages.latest_at = now.tv_sec;
+    }
+    if (show ? !is_repeated : record->level == SIMBA_LOG_WARN) {
         char *line = log_line(messages.command, LOG_LIBRARY, record);
         if (show) {
             log_write(line);
             free(line);
         } else {
-            /* The last one is always there: it tells the state of things. */
+            /* The last one is always kept: it has the present state. */
             const unsigned at = messages.kept_count < KEPT_MAX ? messages.kept_count : KEPT_MAX - 1;
             free(messages.kept[at]);
             messages.kept[at] = line;
@@ -290,21 +282,14 @@ void cli_take_warnings(void)
     pthread_mutex_unlock(&messages.lock);
 }
 
-static int open_event_log(const char *command, const char *path)
-{
-    if (path == NULL || messages.events >= 0)
-        return CLI_GO;
-    messages.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (messages.events >= 0)
-        return CLI_GO;
-    return cli_fail(command, CLI_USAGE, "the event log %s cannot be opened: %s.", path, strerror(errno));
-}
-
 int log_open(const char *command, const cli_globals *globals, simba_client_options *options)
 {
-    const int code = open_event_log(command, globals->event_log);
-    if (code != CLI_GO)
-        return code;
+    const char *events = globals->event_log;
+    if (events != NULL && messages.events < 0) {
+        messages.events = open(events, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (messages.events < 0)
+            return cli_fail(command, CLI_USAGE, "the event log %s cannot be opened: %s.", events, strerror(errno));
+    }
     options->log_record = take;
     if (globals->verbose > 0)
         options->log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
@@ -314,8 +299,8 @@ int log_open(const char *command, const cli_globals *globals, simba_client_optio
     if (globals->quiet)
         cli_show_warnings(false);
     if (options->log_level < SIMBA_LOG_DEBUG)
-        options->log_level = SIMBA_LOG_DEBUG; /* refusals that the library has told before */
-    if (globals->event_log != NULL)
+        options->log_level = SIMBA_LOG_DEBUG; /* refusals that the library does not repeat at a lower level */
+    if (events != NULL)
         options->log_level = SIMBA_LOG_EVENT;
     return CLI_GO;
 }

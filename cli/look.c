@@ -33,17 +33,6 @@ void *cli_alloc(size_t size)
     return memory;
 }
 
-static void grow(gathering *g)
-{
-    look *l = g->into;
-    g->room = g->room > 0 ? 2 * g->room : 64;
-    look_row *rows = cli_alloc(g->room * sizeof *rows);
-    if (l->count > 0)
-        memcpy(rows, l->rows, l->count * sizeof *rows);
-    free(l->rows);
-    l->rows = rows;
-}
-
 static const char *keep(look *l, const void *text, size_t length)
 {
     const size_t size = length + 1; /* the copy ends with a zero byte */
@@ -70,8 +59,14 @@ static void take(const simba_listing *listing, void *user)
         l->truncated = true;
         return;
     }
-    if (l->count == g->room)
-        grow(g);
+    if (l->count == g->room) {
+        g->room = g->room > 0 ? 2 * g->room : 64;
+        look_row *rows = cli_alloc(g->room * sizeof *rows);
+        if (l->count > 0)
+            memcpy(rows, l->rows, l->count * sizeof *rows);
+        free(l->rows);
+        l->rows = rows;
+    }
     if (l->count > 0 && strcmp(l->rows[l->count - 1].mutex, listing->mutex) >= 0)
         g->sorted = false;
     l->rows[l->count++] =
@@ -88,18 +83,6 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const look_row *)a)->mutex, ((const look_row *)b)->mutex);
 }
 
-/* A store may order as its collation does, and could name one twice. */
-static void put_in_order(look *l)
-{
-    size_t kept = 0;
-    qsort(l->rows, l->count, sizeof *l->rows, by_name);
-    for (size_t i = 0; i < l->count; i++) {
-        if (kept == 0 || strcmp(l->rows[kept - 1].mutex, l->rows[i].mutex) != 0)
-            l->rows[kept++] = l->rows[i];
-    }
-    l->count = kept;
-}
-
 look *look_at(simba_client *client, const char *pattern, size_t most)
 {
     look *l = cli_alloc(sizeof *l);
@@ -111,8 +94,16 @@ look *look_at(simba_client *client, const char *pattern, size_t most)
     l->took_ms = clock_read_ms(CLOCK_MONOTONIC) - l->mono_ms;
     if (l->code < 0)
         snprintf(l->error, sizeof l->error, "%s", error.text[0] != '\0' ? error.text : simba_error_text(l->code));
-    if (!g.sorted)
-        put_in_order(l);
+    if (g.sorted)
+        return l;
+    /* A store may order as its collation does, and could name one twice. */
+    size_t kept = 0;
+    qsort(l->rows, l->count, sizeof *l->rows, by_name);
+    for (size_t i = 0; i < l->count; i++) {
+        if (kept == 0 || strcmp(l->rows[kept - 1].mutex, l->rows[i].mutex) != 0)
+            l->rows[kept++] = l->rows[i];
+    }
+    l->count = kept;
     return l;
 }
 

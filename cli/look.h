@@ -26,7 +26,7 @@ typedef struct look {
     size_t count;
     look_names *names;
     bool truncated; /* some are left out */
-    /* Since the look before, this grant was taken away by us; "": none was. */
+    /* Since the look before, this process took this grant away; "": none was. */
     char forced[SIMBA_MUTEX_BYTES + 1];
     uint64_t forced_token;
 } look;

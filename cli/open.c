@@ -44,7 +44,7 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     *ret_url = secret_into_url(url, secret);
     if (*ret_url == NULL)
         return cli_fail(command, CLI_SYSTEM, "out of memory.");
-    /* It is an argument of this process, or a string of ours. */
+    /* It is an argument of this process, or a copy of the setting. */
     if (globals->url != NULL)
         secret_hide((char *)globals->url);
     return CLI_GO;
@@ -156,27 +156,22 @@ int cli_open_shared(const char *command, cli_globals *globals, simba_client **re
     return code;
 }
 
-/* Who cannot enter the folder cannot use the file. */
-static bool is_shared(const char *path, struct stat *ret_file)
-{
-    struct stat folder;
-    char *above = strdup(path);
-    char *slash = above != NULL ? strrchr(above, '/') : NULL;
-    if (slash != NULL)
-        slash[slash == above] = '\0';
-    const bool known = slash != NULL && stat(path, ret_file) == 0 && stat(above, &folder) == 0;
-    free(above);
-    return !known || ((ret_file->st_mode & 0020) != 0 && (folder.st_mode & 0010) != 0) ||
-           ((ret_file->st_mode & 0002) != 0 && (folder.st_mode & 0001) != 0);
-}
-
 bool cli_users(const char *url, char *text, size_t size)
 {
     simba_url *parsed = NULL;
-    struct stat file;
-    const bool several = simba_url_parse(url, NULL, &parsed) < 0 || is_shared(simba_url_path(parsed), &file);
+    struct stat file = {0};
+    struct stat folder;
+    char *above = simba_url_parse(url, NULL, &parsed) == 0 ? strdup(simba_url_path(parsed)) : NULL;
+    char *slash = above != NULL ? strrchr(above, '/') : NULL;
+    bool known = slash != NULL && stat(above, &file) == 0;
+    if (slash != NULL)
+        slash[slash == above] = '\0';
+    known = known && stat(above, &folder) == 0;
+    free(above);
     simba_url_free(parsed);
-    if (several) {
+    /* Who cannot enter the folder cannot use the file. */
+    if (!known || ((file.st_mode & 0020) != 0 && (folder.st_mode & 0010) != 0) ||
+        ((file.st_mode & 0002) != 0 && (folder.st_mode & 0001) != 0)) {
         snprintf(text, size, "the users of this host who may write its file");
         return true;
     }
@@ -241,7 +236,7 @@ int cli_flush(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    clearerr(stdout); /* it is said once */
+    clearerr(stdout); /* print it once */
     return cli_fail(NULL, code == CLI_OK ? CLI_FAILED : code, "standard output could not be written.");
 }
 

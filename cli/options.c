@@ -69,15 +69,6 @@ void cli_print_global_options(unsigned takes)
             cli_print_options(&all[i].row, 1);
 }
 
-static void print_help(const cli_syntax *syntax)
-{
-    const char *operands = syntax->operands != NULL ? syntax->operands : "";
-    printf("Usage: simba %s [OPTION...]%s%s\n\n%s\n\nOptions:\n", syntax->command, operands[0] != '\0' ? " " : "",
-           operands, syntax->about);
-    cli_print_options(syntax->options, syntax->option_count);
-    cli_print_global_options(syntax->takes);
-}
-
 int cli_usage_error(const char *command, const char *format, ...)
 {
     char text[SIMBA__FORMAT_MAX - 64];
@@ -167,19 +158,10 @@ static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
     return end != NULL && *end == '\0' && errno == 0 && number <= most;
 }
 
-/* On the command line a number without a unit counts seconds, as it does for flock, sleep and timeout. */
-static bool parse_duration(const char *text, int64_t *ret_ms)
-{
-    char seconds[32];
-    assert(text != NULL); /* the option takes an argument */
-    if (text[strspn(text, "0123456789.")] != '\0')
-        return simba_duration_parse(text, ret_ms) == 0;
-    const int length = snprintf(seconds, sizeof seconds, "%ss", text);
-    return length < (int)sizeof seconds && simba_duration_parse(seconds, ret_ms) == 0;
-}
-
 static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
+    const char *given = text;
+    char in_seconds[32];
     uint64_t code;
     switch (option->kind) {
     case CLI_FLAG:
@@ -202,13 +184,18 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
             return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
         break;
     case CLI_DURATION:
-        if (!parse_duration(text, option->value))
+        /* On the command line a number without a unit counts seconds, as it does for flock, sleep and timeout. */
+        assert(text != NULL); /* the option takes an argument */
+        snprintf(in_seconds, sizeof in_seconds, "%ss", text);
+        if (text[strspn(text, "0123456789.")] == '\0')
+            text = strlen(text) + 1 < sizeof in_seconds ? in_seconds : "";
+        if (simba_duration_parse(text, option->value) != 0)
             return cli_usage_error(syntax->command, "--%s wants a duration such as 5, 500ms, 1.5s or 2m, not \"%s\"",
-                                   option->name, text);
+                                   option->name, given);
         /* So that it can be counted in nanoseconds, from now on. */
         if (*(int64_t *)option->value > SIMBA_LEASE_MAX_MS)
             return cli_usage_error(syntax->command, "--%s wants at most ten years (%" PRId64 "h), not \"%s\"",
-                                   option->name, SIMBA_LEASE_MAX_MS / 3600000, text);
+                                   option->name, SIMBA_LEASE_MAX_MS / 3600000, given);
         break;
     }
     return CLI_GO;
@@ -226,33 +213,23 @@ typedef struct reader {
     int at; /* the argument that is read now */
 } reader;
 
-static const cli_option *find_option(const reader *r, const char *name, size_t length)
-{
-    for (size_t i = 0; i < r->count; i++)
-        if (strlen(r->rows[i].name) == length && strncmp(r->rows[i].name, name, length) == 0)
-            return &r->rows[i];
-    return NULL;
-}
-
-static int no_such_option(const reader *r, const char *name, size_t length)
-{
-    simba__guess meant = {0};
-    for (size_t i = 0; i < r->count; i++)
-        simba__guess_offer(&meant, name, length, r->rows[i].name);
-    if (meant.name != NULL)
-        return cli_usage_error(r->syntax->command, "there is no option --%.*s, did you mean --%s?", (int)length, name,
-                               meant.name);
-    return cli_usage_error(r->syntax->command, "there is no option --%.*s", (int)length, name);
-}
-
 /* "--name", "--name=value" or "--name value". */
 static int read_long(reader *r)
 {
     const char *name = r->argv[r->at] + 2;
     const size_t length = strcspn(name, "=");
-    const cli_option *option = find_option(r, name, length);
+    const cli_option *option = NULL;
+    simba__guess meant = {0};
+    for (size_t i = 0; i < r->count; i++) {
+        if (strlen(r->rows[i].name) == length && strncmp(r->rows[i].name, name, length) == 0)
+            option = &r->rows[i];
+        simba__guess_offer(&meant, name, length, r->rows[i].name);
+    }
+    if (option == NULL && meant.name != NULL)
+        return cli_usage_error(r->syntax->command, "there is no option --%.*s, did you mean --%s?", (int)length, name,
+                               meant.name);
     if (option == NULL)
-        return no_such_option(r, name, length);
+        return cli_usage_error(r->syntax->command, "there is no option --%.*s", (int)length, name);
     if (option->argument == NULL) {
         if (name[length] == '=')
             return cli_usage_error(r->syntax->command, "--%s takes no value", option->name);
@@ -310,22 +287,6 @@ static int read_all(reader *r, int *ret_operands)
     return code;
 }
 
-static bool is_given(const cli_option *option)
-{
-    return option->kind == CLI_TEXT       ? *(const char **)option->value != NULL
-           : option->kind == CLI_DURATION ? *(const int64_t *)option->value != SIMBA_INHERIT
-                                          : false;
-}
-
-/* An option that came before the name of a command which has no use for it is a mistake, not a detail to ignore. */
-static int refuse_unused(const cli_syntax *syntax, const global_option all[GLOBAL_OPTIONS])
-{
-    for (size_t i = 0; i < GLOBAL_OPTIONS; i++)
-        if (!is_taken(&all[i], syntax->takes) && is_given(&all[i].row))
-            return cli_usage_error(syntax->command, "it has no use for --%s", all[i].row.name);
-    return CLI_GO;
-}
-
 int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv)
 {
     bool want_help = false;
@@ -347,12 +308,22 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
     argv[operands] = NULL;
     *argc = operands;
     if (want_help) {
-        print_help(syntax);
+        const char *wanted = syntax->operands != NULL ? syntax->operands : "";
+        printf("Usage: simba %s [OPTION...]%s%s\n\n%s\n\nOptions:\n", syntax->command, wanted[0] != '\0' ? " " : "",
+               wanted, syntax->about);
+        cli_print_options(syntax->options, syntax->option_count);
+        cli_print_global_options(syntax->takes);
         return CLI_OK;
     }
-    code = refuse_unused(syntax, all);
-    if (code != CLI_GO)
-        return code;
+    /* An option that came before the name of a command which has no use for it is a mistake, not a detail to ignore. */
+    for (size_t i = 0; i < GLOBAL_OPTIONS; i++) {
+        const cli_option *row = &all[i].row;
+        const bool given = row->kind == CLI_TEXT       ? *(const char **)row->value != NULL
+                           : row->kind == CLI_DURATION ? *(const int64_t *)row->value != SIMBA_INHERIT
+                                                       : false;
+        if (given && !is_taken(&all[i], syntax->takes))
+            return cli_usage_error(syntax->command, "it has no use for --%s", row->name);
+    }
     if (!log_set_format(globals->log_format))
         return cli_usage_error(syntax->command, "--log-format is text, journal or json, not \"%s\"",
                                globals->log_format);

@@ -26,20 +26,6 @@ static const char *field(const simba_log_record *record, const char *key)
     return "";
 }
 
-/* 0: the name of no code that this library knows. */
-static int code_named(const char *name)
-{
-    static const int codes[] = {
-#define CODE(name, number, text) SIMBA_##name,
-        SIMBA_ERRORS(CODE)
-#undef CODE
-    };
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
-        if (strcmp(simba_error_name(codes[i]), name) == 0)
-            return codes[i];
-    return 0;
-}
-
 /* simba.h lists them; and a machine without memory or descriptors may have them again. */
 static const int passing[] = {0, SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT, SIMBA_ENOMEM, SIMBA_ECANCELED, SIMBA_ESYSTEM};
 enum { PASSING = sizeof passing / sizeof passing[0] };
@@ -55,7 +41,16 @@ bool refusal_may_pass(int code)
 void refusal_note(const simba_log_record *record)
 {
     const char *request = field(record, "request");
-    const int code = code_named(field(record, "error"));
+    const char *name = field(record, "error");
+    int code = 0; /* of no name that this library knows */
+    static const int codes[] = {
+#define CODE(name, number, text) SIMBA_##name,
+        SIMBA_ERRORS(CODE)
+#undef CODE
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (strcmp(simba_error_name(codes[i]), name) == 0)
+            code = codes[i];
     const bool contends = strcmp(request, "acquire") == 0 || strcmp(request, "renew") == 0;
     if (refusal_may_pass(code) || (!contends && strcmp(request, "read") != 0))
         return;

@@ -2,7 +2,7 @@
  * speak. A command whose requests have never been answered ends then. Later on somebody may put it right, so the
  * command goes on trying, and is unhealthy meanwhile.
  *
- * The library tells in its log which request was refused, and why. Its counters tell that a later one was answered. */
+ * The library logs which request was refused, and why. Its counters show that a later one was answered. */
 #ifndef SIMBA_CLI_REFUSAL_H
 #define SIMBA_CLI_REFUSAL_H
 

@@ -54,27 +54,6 @@ int secret_from_environment(const char *command, const char **ret_secret, const 
     return path != NULL && path[0] != '\0' ? secret_from_file(command, path, ret_secret) : 0;
 }
 
-/* Where the part between "://" and the next "/", "?" or the end is. False: there is none, or it is empty. */
-static bool find_authority(const char *url, size_t *ret_from, size_t *ret_to)
-{
-    const char *at = strstr(url, "://");
-    if (at == NULL)
-        return false;
-    *ret_from = (size_t)(at - url) + 3;
-    *ret_to = *ret_from + strcspn(at + 3, "/?#");
-    return *ret_to > *ret_from;
-}
-
-/* The last "@" of the authority: one in a password may not have been escaped. */
-static const char *find_at(const char *url, size_t from, size_t to)
-{
-    for (size_t i = to; i > from; i--) {
-        if (url[i - 1] == '@')
-            return url + i - 1;
-    }
-    return NULL;
-}
-
 size_t secret_escape(const char *text, const char *plain, char *out)
 {
     char *end = out;
@@ -88,22 +67,26 @@ size_t secret_escape(const char *text, const char *plain, char *out)
 
 char *secret_into_url(const char *url, const char *password)
 {
-    size_t from;
-    size_t to;
-    if (password == NULL || !find_authority(url, &from, &to))
+    const char *begin = strstr(url, "://");
+    if (password == NULL || begin == NULL)
         return strdup(url);
-    const char *at = find_at(url, from, to);
-    const size_t user_length = at != NULL ? (size_t)(at - url) - from : 0;
-    if (memchr(url + from, ':', user_length) != NULL)
+    begin += 3;
+    const char *end = begin + strcspn(begin, "/?#");
+    /* The last "@" of the authority: one in a password may not have been escaped. */
+    const char *at = end;
+    while (at > begin && at[-1] != '@')
+        at--;
+    const size_t user_length = at > begin ? (size_t)(at - begin) - 1 : 0;
+    if (end == begin || memchr(begin, ':', user_length) != NULL)
         return strdup(url);
 
     const size_t size = strlen(url) + 3 * strlen(password) + 3;
     char *made = malloc(size);
     if (made == NULL)
         return NULL;
-    size_t length = (size_t)snprintf(made, size, "%.*s:", (int)(from + user_length), url);
+    size_t length = (size_t)snprintf(made, size, "%.*s:", (int)(begin - url) + (int)user_length, url);
     length += secret_escape(password, "-._~", made + length);
-    snprintf(made + length, size - length, "@%s", url + from + (at != NULL ? user_length + 1 : 0));
+    snprintf(made + length, size - length, "@%s", at > begin ? at : begin);
     return made;
 }
 

@@ -58,7 +58,7 @@ static void contend_or_not(service *s)
 
 /* --- the loop ------------------------------------------------------------------------------------- */
 
-/* A scheduler tells nobody that it leads. */
+/* A scheduler has no callback for that. */
 static void look_whether_it_leads(service *s)
 {
     if (s->scheduler == NULL || s->leads == simba_scheduler_is_leader(s->scheduler))
@@ -67,20 +67,6 @@ static void look_whether_it_leads(service *s)
     if (s->leads) {
         s->waiting.reported = (simba_owner){.token = 0};
         s->outage.reported = false;
-    }
-}
-
-/* A store that refuses from the first goes on to: end. Warnings are kept back until that is known, because a refusal is
- * told as the reason for the end. */
-static void look_whether_refused(service *s)
-{
-    simba_error refusal;
-    if (s->exit_code == CLI_GO && refusal_is_final(s->client, &refusal)) {
-        s->exit_code = cli_failure(s->type->command, &refusal);
-    } else if (!s->settled && refusal_is_settled(s->client)) {
-        s->settled = true;
-        cli_take_warnings();
-        cli_show_warnings(true);
     }
 }
 
@@ -108,6 +94,7 @@ static void look(void *user, health_view *ret_view)
 static void listen_once(service *s)
 {
     simba_owner owner;
+    simba_error refusal;
     contend_or_not(s);
     int pause_ms = check_pause_ms(&s->check, s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1);
     const bool says_for_whom = !s->leads && s->waiting.at_terminal;
@@ -127,7 +114,15 @@ static void listen_once(service *s)
     if (fds[0].revents != 0)
         simba_client_dispatch(s->client);
     look_whether_it_leads(s);
-    look_whether_refused(s);
+    /* A store that refuses from the first goes on to: end. Warnings are kept back until that is known, because a refusal is
+     * printed as the reason for the end. */
+    if (s->exit_code == CLI_GO && refusal_is_final(s->client, &refusal)) {
+        s->exit_code = cli_failure(s->type->command, &refusal);
+    } else if (!s->settled && refusal_is_settled(s->client)) {
+        s->settled = true;
+        cli_take_warnings();
+        cli_show_warnings(true);
+    }
     const int number = fds[1].revents != 0 ? signals_read(&s->signals) : 0;
     if (signals_is_ending(number))
         s->exit_code = CLI_OK;

@@ -1,4 +1,4 @@
-/* A command that contends for one mutex until it is told to end: what `simba elect` and `simba schedule` share. One
+/* A command that contends for one mutex until a signal ends it: what `simba elect` and `simba schedule` share. One
  * thread does everything: it runs the callbacks of the contender or the scheduler, listens to signals, and does the
  * command's own work. */
 #ifndef SIMBA_CLI_SERVICE_H

@@ -1,6 +1,6 @@
 /* Signals to read from a descriptor. All signals that concern a command are blocked, and the one thread that handles
  * them reads them. Until then, while a store is opened, which may take long, they act as in any process. A signal
- * that was ignored when we were started (nohup, a shell's background job) stays ignored, for us and for the command. */
+ * that was ignored when this process was started (nohup, a shell's background job) stays ignored, also for the command. */
 #ifndef SIMBA_CLI_SIGNALS_H
 #define SIMBA_CLI_SIGNALS_H
 

@@ -16,22 +16,18 @@
 #define HEIGHT_ELSEWHERE 24
 #define PROSE_MAX 100 /* longer lines are hard to read, however wide the window is */
 
-static bool wants_colour(void)
+void term_open(FILE *stream, term *ret_term)
 {
     const char *no_colour = getenv("NO_COLOR");
     const char *kind = getenv("TERM");
-    return (no_colour == NULL || no_colour[0] == '\0') && kind != NULL && strcmp(kind, "dumb") != 0;
-}
-
-void term_open(FILE *stream, term *ret_term)
-{
     const int fd = fileno(stream);
     const bool is_terminal = fd >= 0 && isatty(fd) == 1;
     struct winsize size = {0};
 
     ret_term->stream = stream;
     ret_term->is_terminal = is_terminal;
-    ret_term->colour = is_terminal && wants_colour();
+    ret_term->colour =
+        is_terminal && (no_colour == NULL || no_colour[0] == '\0') && kind != NULL && strcmp(kind, "dumb") != 0;
     setlocale(LC_CTYPE, "");
     ret_term->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     ret_term->width = WIDTH_ELSEWHERE;

@@ -1,4 +1,4 @@
-/* `simba bench`: how fast the user's own store is, as far as a lock and an unlock on one thread tell. */
+/* `simba bench`: how fast the user's own store is, by a lock and an unlock on one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 

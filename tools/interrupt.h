@@ -1,5 +1,5 @@
 /* Signals by which a person ends a command that would otherwise leave something behind in the store. The first one is noted, and
- * the command tidies up; the second one ends the process. A signal that was ignored when we were started stays ignored. */
+ * the command tidies up; the second one ends the process. A signal that was ignored when this process was started stays ignored. */
 #ifndef SIMBA_CLI_INTERRUPT_H
 #define SIMBA_CLI_INTERRUPT_H
 

@@ -144,7 +144,7 @@ int supervisor_kill_all(const supervisor *s, pid_t command)
         int status;
         if (s->cgroup_kill >= 0 && write(s->cgroup_kill, "1", 1) < 0)
             errno = 0; /* the signals below are the other means */
-        /* The group that it made, even if it has left that itself. The number stays taken until we wait for it. */
+        /* The group that it made, even if it has left that itself. The number stays taken until this process waits for it. */
         if (command > 0 && found < 0)
             kill(-command, SIGKILL);
         signal_children(SIGKILL);

@@ -121,31 +121,6 @@ static int check_store(doctor *d, simba_client *client)
 
 /* --- clocks and settings ------------------------------------------------------------------------------ */
 
-static void check_clock(doctor *d)
-{
-    if (d->store_now_ms == 0) {
-        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store does not tell its time; leases do not depend on it.");
-        return;
-    }
-    const int64_t offset_ms = d->store_now_ms - d->our_now_ms;
-    if (llabs(offset_ms) > OFFSET_MS)
-        find(d, SIMBA_VERDICT_WARNING, "clock",
-             "Leases do not depend on it, but logs of two machines will be hard to compare.",
-             "The clocks of the store and of this machine differ by %" PRId64 " ms.", offset_ms);
-    else
-        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store's clock is within %" PRId64 " ms of this host's.",
-             (int64_t)llabs(offset_ms));
-}
-
-static void check_grace(doctor *d, simba_client *client, const char *longer)
-{
-    child_times times;
-    if (child_times_choose(COMMAND, client, -1, &times) == CLI_GO)
-        find(d, times.grace_ms < 100 ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
-             times.grace_ms < 100 ? longer : NULL, "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.",
-             times.grace_ms);
-}
-
 /* A warning for people who are about to add a second machine. */
 static void check_reach(doctor *d, simba_client *client, simba_reach reach)
 {
@@ -166,28 +141,6 @@ static void check_reach(doctor *d, simba_client *client, simba_reach reach)
         find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers all hosts that use the same server.");
         break;
     }
-}
-
-/* The shortest ttl and transition that survive an ordinary day. Several tries must fit in; and apart from how long an
- * answer takes usually, now and then a process is not run for a while, or a packet is lost, which is sent again after up
- * to a second. */
-static int64_t shortest_ms(const doctor *d, simba_reach reach)
-{
-    const int64_t tries_ms = d->round_trip_ns * 10 / 1000000 + 1;
-    const int64_t least_ms = reach == SIMBA_REACH_NETWORK ? 1000 : 500;
-    return tries_ms > least_ms ? tries_ms : least_ms;
-}
-
-static void check_session(doctor *d, simba_client *client, const simba_settings *settings, int64_t needed_ms)
-{
-    const int64_t session_ms = settings->session_ms;
-    if (session_ms < 2 * needed_ms)
-        find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
-             "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
-    else
-        find(d, SIMBA_VERDICT_OK, "session", NULL, "%" PRId64 " ms%s; a dead leader is replaced after about as long.",
-             session_ms, settings->session_granted ? ", as the server grants them" : ", if the server grants that");
-    check_grace(d, client, "Make the session-timeout longer if commands need time to tidy up.");
 }
 
 static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_t needed_ms)
@@ -212,16 +165,42 @@ static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_
 static void check_settings(doctor *d, simba_client *client)
 {
     simba_settings settings = SIMBA_SETTINGS_INIT;
+    const int64_t offset_ms = d->store_now_ms - d->our_now_ms;
+    if (d->store_now_ms == 0)
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store does not tell its time; leases do not depend on it.");
+    else if (llabs(offset_ms) > OFFSET_MS)
+        find(d, SIMBA_VERDICT_WARNING, "clock",
+             "Leases do not depend on it, but logs of two machines will be hard to compare.",
+             "The clocks of the store and of this machine differ by %" PRId64 " ms.", offset_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store's clock is within %" PRId64 " ms of this host's.",
+             (int64_t)llabs(offset_ms));
     if (simba_client_settings(client, &settings) < 0)
         return;
     check_reach(d, client, settings.reach);
-    const int64_t needed_ms = shortest_ms(d, settings.reach);
-    if (settings.session_ms > 0) {
-        check_session(d, client, &settings, needed_ms);
+    /* The shortest ttl and transition that survive an ordinary day. Several tries must fit in; and apart from how long an
+     * answer takes usually, now and then a process is not run for a while, or a packet is lost, which is sent again after
+     * up to a second. */
+    const int64_t session_ms = settings.session_ms;
+    const int64_t needed_ms =
+        max64(d->round_trip_ns * 10 / 1000000 + 1, settings.reach == SIMBA_REACH_NETWORK ? 1000 : 500);
+    if (session_ms == 0)
+        check_lease(d, settings.timing.ttl_ms, settings.timing.transition_ms, needed_ms);
+    else if (session_ms < 2 * needed_ms)
+        find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
+             "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "session", NULL, "%" PRId64 " ms%s; a dead leader is replaced after about as long.",
+             session_ms, settings.session_granted ? ", as the server grants them" : ", if the server grants that");
+    child_times times;
+    if (child_times_choose(COMMAND, client, -1, &times) != CLI_GO)
         return;
-    }
-    check_lease(d, settings.timing.ttl_ms, settings.timing.transition_ms, needed_ms);
-    check_grace(d, client, "Make the transition longer if commands need time to tidy up.");
+    const bool is_short = times.grace_ms < 100;
+    find(d, is_short ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
+         !is_short         ? NULL
+         : session_ms == 0 ? "Make the transition longer if commands need time to tidy up."
+                           : "Make the session-timeout longer if commands need time to tidy up.",
+         "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.", times.grace_ms);
 }
 
 /* Where the URL comes from: people wonder about that first. */
@@ -273,10 +252,8 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
         json_open(&d.out, NULL, '[');
     check_source(&d, option, globals, client);
     const int reached = client != NULL ? check_store(&d, client) : store_is_broken(&d, &error);
-    if (reached == 0) {
-        check_clock(&d);
+    if (reached == 0)
         check_settings(&d, client);
-    }
     if (d.json)
         fputs("]\n", stdout);
     const int code = cli_leave(reached < 0                       ? cli_exit_code(reached)

@@ -36,17 +36,6 @@ static elect *of(service *s)
 
 /* --- the status file ------------------------------------------------------------------------------ */
 
-/* A file of our own. In a folder that others may write to, somebody may have put a link in its place, to make us write
- * elsewhere. We follow no link, and remove whatever is in our way once. */
-static int make_file(const char *path)
-{
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = open(path, flags, 0666);
-    if (fd >= 0 || errno != EEXIST || unlink(path) < 0)
-        return fd;
-    return open(path, flags, 0666);
-}
-
 /* Replace the file as a whole: a reader finds the old text or the new one. A link or a file at that path is replaced, not
  * written to. Returns 0 or a negative errno. */
 static int write_status(const char *path, const char *text)
@@ -54,7 +43,12 @@ static int write_status(const char *path, const char *text)
     char made[4096];
     if (snprintf(made, sizeof made, "%s.%d", path, (int)getpid()) >= (int)sizeof made)
         return -ENAMETOOLONG;
-    const int fd = make_file(made);
+    /* A file of its own. In a folder that others may write to, somebody may have put a link in its place, to make this
+     * process write elsewhere. Follow no link, and remove whatever is in the way once. */
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(made, flags, 0666);
+    if (fd < 0 && errno == EEXIST && unlink(made) == 0)
+        fd = open(made, flags, 0666);
     if (fd < 0)
         return -errno;
     const size_t length = strlen(text);
@@ -83,16 +77,6 @@ static void update_status(elect *e)
     if (code < 0)
         cli_error(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
     e->written_ns = e->end_ns;
-}
-
-/* A mistake in its name is told before anything is contended for. */
-static int check_status_file(const elect *e)
-{
-    const int code = e->status_file != NULL ? write_status(e->status_file, "follower\n") : 0;
-    if (code == 0)
-        return CLI_GO;
-    return cli_fail(COMMAND, code == -EACCES || code == -EPERM || code == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG,
-                    "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
 }
 
 /* Look at the lease; the file says until when it lasts, so that a probe is not deceived by what a dead process left. The
@@ -291,9 +275,11 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
         return parsed;
     e.service.mutex = argv[0];
     e.service.runs_commands = e.on_acquired != NULL || e.on_released != NULL;
-    int code = check_status_file(&e);
-    if (code != CLI_GO)
-        return code;
+    /* A mistake in its name is reported before anything is contended for. */
+    int code = e.status_file != NULL ? write_status(e.status_file, "follower\n") : 0;
+    if (code < 0)
+        return cli_fail(COMMAND, code == -EACCES || code == -EPERM || code == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG,
+                        "the status file %s cannot be written: %s.", e.status_file, strerror(-code));
     code = service_run(&e.service);
     leaving(&e.service);
     return code;

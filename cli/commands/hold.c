@@ -91,7 +91,7 @@ static void print_lost(held *m, const char *reason, int64_t left_ms)
     hold_end_line(m->of, &j);
 }
 
-/* Write what standard output takes without making us wait, which would keep us from renewing. A pipe that is writable takes
+/* Write what standard output takes without waiting, which would delay renewals. A pipe that is writable takes
  * PIPE_BUF bytes. */
 static void flush_output(hold *h, int wait_ms)
 {
@@ -115,7 +115,7 @@ static void flush_output(hold *h, int wait_ms)
 
 static int64_t look(held *m, bool unread);
 
-/* End with this code. Without a reason everything is given back at once. With one the reader is told that leadership ends,
+/* End with this code. Without a reason everything is given back at once. With one the reader gets a line that leadership ends,
  * and has the grace to stop its work, or what is left of the lease: this process may not have run for a while. */
 static void end(hold *h, int code, const char *reason)
 {
@@ -135,16 +135,6 @@ static void end(hold *h, int code, const char *reason)
         if (m->token != 0 && !m->lost && m->work != HOLD_RELEASE)
             print_lost(m, reason, max64(0, min64(h->times.grace_ms, (m->end_ns - clock_boot_ns()) / MS)));
     }
-}
-
-static int explain_not_acquired(const hold *h, const simba_error *error)
-{
-    if (error->code == SIMBA_ECANCELED)
-        return h->busy_code;
-    if (error->code != SIMBA_ETIMEDOUT)
-        return cli_failure(COMMAND, error);
-    cli_error(COMMAND, "not obtained: %s.", error->text);
-    return h->busy_code;
 }
 
 /* --- work for the store, on a thread for each mutex --------------------------------------------------- */
@@ -260,19 +250,13 @@ static void on_acquired(held *m)
     m->leaves = true;
     if (h->mutex != NULL) {
         hold_print_error(h, &m->id, m->mutex, m->error.code, "%s", m->error.text);
-        end(h, h->ending ? 0 : explain_not_acquired(h, &m->error), NULL);
+        int code = h->busy_code;
+        if (!h->ending && m->error.code == SIMBA_ETIMEDOUT)
+            cli_error(COMMAND, "not obtained: %s.", m->error.text);
+        else if (!h->ending && m->error.code != SIMBA_ECANCELED)
+            code = cli_failure(COMMAND, &m->error);
+        end(h, code, NULL);
     }
-}
-
-static void on_note(held *m)
-{
-    if (m->error.code < 0) {
-        hold_print_error(m->of, &m->id, m->mutex, m->error.code, "%s", m->error.text);
-        return;
-    }
-    json_writer j = hold_begin_line(m->of, "note", &m->id, m->mutex);
-    json_bytes(&j, "note", m->note.bytes, m->note.length);
-    hold_end_line(m->of, &j);
 }
 
 static void on_given_back(held *m)
@@ -310,12 +294,17 @@ static void take_results(hold *h)
         const hold_work done = m->work;
         pthread_join(m->thread, NULL);
         m->work = HOLD_IDLE;
-        if (done == HOLD_ACQUIRE)
+        if (done == HOLD_ACQUIRE) {
             on_acquired(m);
-        else if (done == HOLD_RELEASE)
+        } else if (done == HOLD_RELEASE) {
             on_given_back(m);
-        else
-            on_note(m);
+        } else if (m->error.code < 0) {
+            hold_print_error(h, &m->id, m->mutex, m->error.code, "%s", m->error.text);
+        } else {
+            json_writer j = hold_begin_line(h, "note", &m->id, m->mutex);
+            json_bytes(&j, "note", m->note.bytes, m->note.length);
+            hold_end_line(h, &j);
+        }
     }
 }
 
@@ -399,16 +388,9 @@ static void read_input(hold *h)
     }
 }
 
-static void on_signal(hold *h, int number)
-{
-    if (number == SIGTSTP)
-        raise(SIGSTOP);
-    else if (signals_is_ending(number))
-        end(h, CLI_SIGNAL + number, h->ending ? NULL : simba_reason_name(SIMBA_REASON_STOPPED));
-}
-
 static void listen_once(hold *h)
 {
+    int number = 0;
     const bool unread = h->output_length > 0;
     const bool may = check_look(&h->check);
     if (may && !h->begun && h->mutex != NULL)
@@ -434,7 +416,11 @@ static void listen_once(hold *h)
     if (fds[0].revents != 0)
         read_input(h);
     if (fds[2].revents != 0)
-        on_signal(h, signals_read(&h->signals));
+        number = signals_read(&h->signals);
+    if (number == SIGTSTP)
+        raise(SIGSTOP);
+    else if (signals_is_ending(number))
+        end(h, CLI_SIGNAL + number, h->ending ? NULL : simba_reason_name(SIMBA_REASON_STOPPED));
     flush_output(h, 0);
     const bool stuck = h->output_length > 0 && clock_boot_ns() >= h->stuck_ns + STUCK_MS * MS;
     if (!h->nobody_reads && !stuck && (fds[1].revents & (POLLERR | POLLHUP | POLLNVAL)) == 0)

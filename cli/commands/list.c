@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "clock.h"
 #include "json.h"
 #include "look.h"
 #include "shown.h"
@@ -48,11 +49,6 @@ static void format_span(char *text, size_t size, int64_t ms)
         snprintf(text, size, days > 9999 ? ">9999d" : "%" PRId64 "d", days);
 }
 
-static int at_least(int least, int value)
-{
-    return value > least ? value : least;
-}
-
 static int shown_columns(const char *text)
 {
     char shown[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
@@ -66,9 +62,9 @@ static layout measure(const look *found, int width)
     for (const look_row *e = found->rows; e < found->rows + found->count; e++) {
         size_t length;
         const lease_view lease = lease_look(&e->owner, found->store_ms);
-        l.mutex = at_least(l.mutex, shown_columns(e->mutex));
-        l.owner = at_least(l.owner, shown_columns(e->owner.id));
-        l.token = at_least(l.token, snprintf(NULL, 0, "%" PRIu64, e->owner.token));
+        l.mutex = (int)max64(l.mutex, shown_columns(e->mutex));
+        l.owner = (int)max64(l.owner, shown_columns(e->owner.id));
+        l.token = (int)max64(l.token, snprintf(NULL, 0, "%" PRIu64, e->owner.token));
         l.longest_ms = lease.left_ms > l.longest_ms ? lease.left_ms : l.longest_ms;
         l.waiters |= e->waiters >= 0;
         l.note = note_for_people(e->note, e->note_length, &length) != NULL ? INT_MAX : l.note;
@@ -172,17 +168,6 @@ static void print_head(const term *t, const layout *l)
     fprintf(t->stream, "%s%s\n", l->note > 0 ? "NOTE" : "", term_off(t));
 }
 
-static void print_table(const look *found)
-{
-    term t;
-    term_open(stdout, &t);
-    const layout l = measure(found, t.is_terminal ? (int)t.width : 0);
-    if (found->count > 0)
-        print_head(&t, &l);
-    for (size_t i = 0; i < found->count; i++)
-        print_entry(&t, &l, &found->rows[i], found->store_ms);
-}
-
 /* --- for programs ------------------------------------------------------------------------------------- */
 
 static void print_json(const look *l)
@@ -205,15 +190,6 @@ static void print_json(const look *l)
     }
     json_close(&j, ']');
     putchar('\n');
-}
-
-static void leave_out_free(look *l)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < l->count; i++)
-        if (simba_owner_has_owner(&l->rows[i].owner, l->store_ms))
-            l->rows[kept++] = l->rows[i];
-    l->count = kept;
 }
 
 int cmd_list(cli_globals *globals, int argc, char **argv)
@@ -245,12 +221,24 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     const int code = l->code < 0 ? look_failure(COMMAND, l) : CLI_OK;
     if (code == CLI_OK)
         cli_take_warnings(); /* such as a damaged row: the list is of the others */
-    if (held_only)
-        leave_out_free(l);
-    if (code == CLI_OK && json)
+    if (held_only) {
+        size_t kept = 0;
+        for (size_t i = 0; i < l->count; i++)
+            if (simba_owner_has_owner(&l->rows[i].owner, l->store_ms))
+                l->rows[kept++] = l->rows[i];
+        l->count = kept;
+    }
+    if (code == CLI_OK && json) {
         print_json(l);
-    else if (code == CLI_OK)
-        print_table(l);
+    } else if (code == CLI_OK) {
+        term t;
+        term_open(stdout, &t);
+        const layout columns = measure(l, t.is_terminal ? (int)t.width : 0);
+        if (l->count > 0)
+            print_head(&t, &columns);
+        for (size_t i = 0; i < l->count; i++)
+            print_entry(&t, &columns, &l->rows[i], l->store_ms);
+    }
     look_free(l);
     return cli_close(client, code);
 }

@@ -13,29 +13,6 @@
 
 /* --- get ------------------------------------------------------------------------------------------- */
 
-static void print_json(const char *mutex, const simba_note *note)
-{
-    json_writer j = {.to = stdout};
-    json_open(&j, NULL, '{');
-    json_text(&j, "mutex", mutex);
-    json_bytes(&j, "note", note->bytes, note->length);
-    json_token(&j, "token", &note->token);
-    json_number(&j, "written_at_ms", note->written_at_ms);
-    json_number(&j, "now_ms", note->now_ms);
-    json_close(&j, '}');
-    putchar('\n');
-}
-
-/* A program gets the bytes as they are; a terminal must not. */
-static void print_note(const simba_note *note)
-{
-    char shown[NOTE_TEXT_SIZE];
-    if (isatty(STDOUT_FILENO) == 1)
-        puts(note_text(note->bytes, note->length, shown, sizeof shown));
-    else
-        fwrite(note->bytes, 1, note->length, stdout);
-}
-
 static int get(simba_client *client, const char *mutex, bool json)
 {
     simba_note note = SIMBA_NOTE_INIT;
@@ -48,55 +25,55 @@ static int get(simba_client *client, const char *mutex, bool json)
     memmove(note.bytes, note.bytes + record, note.length + 1);
     if (note.length == 0)
         return cli_fail(COMMAND, CLI_FAILED, "%s has no note.", mutex);
-    if (json)
-        print_json(mutex, &note);
-    else
-        print_note(&note);
+    if (json) {
+        json_writer j = {.to = stdout};
+        json_open(&j, NULL, '{');
+        json_text(&j, "mutex", mutex);
+        json_bytes(&j, "note", note.bytes, note.length);
+        json_token(&j, "token", &note.token);
+        json_number(&j, "written_at_ms", note.written_at_ms);
+        json_number(&j, "now_ms", note.now_ms);
+        json_close(&j, '}');
+        putchar('\n');
+    } else if (isatty(STDOUT_FILENO) == 1) { /* a program gets the bytes as they are; a terminal must not */
+        char shown[NOTE_TEXT_SIZE];
+        puts(note_text(note.bytes, note.length, shown, sizeof shown));
+    } else {
+        fwrite(note.bytes, 1, note.length, stdout);
+    }
     return CLI_OK;
 }
 
 /* --- set ------------------------------------------------------------------------------------------- */
 
-/* TEXT, or standard input for "-". One byte more than fits says that it does not. */
-static size_t read_text(const char *text, char bytes[SIMBA_NOTE_MAX + 1])
-{
-    if (strcmp(text, "-") == 0)
-        return fread(bytes, 1, SIMBA_NOTE_MAX + 1, stdin);
-    const size_t length = strlen(text);
-    const size_t taken = length <= SIMBA_NOTE_MAX ? length : SIMBA_NOTE_MAX + 1;
-    memcpy(bytes, text, taken);
-    return taken;
-}
-
-static int write_held(simba_locker *locker, const char *bytes, size_t length)
-{
-    simba_error error = {0, ""};
-    simba_error at_release = {0, ""};
-    error.code = simba_locker_note_set(locker, bytes, length, &error);
-    if (simba_locker_release(locker, &at_release) < 0 && error.code == 0)
-        cli_error(COMMAND, "the note is written, but %s; the mutex becomes free when its lease ends.", at_release.text);
-    return error.code < 0 ? cli_failure(COMMAND, &error) : CLI_OK;
-}
-
 static int set(simba_client *client, const cli_globals *globals, const char *mutex, const char *text)
 {
-    char bytes[SIMBA_NOTE_MAX + 1];
-    const size_t length = read_text(text, bytes);
-    if (length > SIMBA_NOTE_MAX)
-        return cli_usage_error(COMMAND, "a note has at most %d bytes", SIMBA_NOTE_MAX);
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     simba_locker *locker = NULL;
     simba_error error = {0, ""};
+    simba_error at_release = {0, ""};
+    char bytes[SIMBA_NOTE_MAX + 1]; /* one byte more than fits says that it does not */
+    size_t length = strlen(text);
+    if (strcmp(text, "-") == 0)
+        length = fread(bytes, 1, sizeof bytes, stdin);
+    else
+        memcpy(bytes, text, length < sizeof bytes ? length : sizeof bytes);
+    if (length > SIMBA_NOTE_MAX)
+        return cli_usage_error(COMMAND, "a note has at most %d bytes", SIMBA_NOTE_MAX);
     options.id = globals->id;
     error.code = simba_locker_new(client, mutex, &options, &error, &locker);
     if (error.code == 0)
         error.code = simba_locker_acquire(locker, 0, &error);
     int code = CLI_OK;
-    if (error.code == 0)
-        code = write_held(locker, bytes, length);
-    else if (error.code == SIMBA_ETIMEDOUT)
+    if (error.code == SIMBA_ETIMEDOUT) {
         code = cli_fail(COMMAND, CLI_BUSY, "not written, for only its holder writes a note: %s.", error.text);
-    else
+    } else if (error.code == 0) {
+        error.code = simba_locker_note_set(locker, bytes, length, &error);
+        if (simba_locker_release(locker, &at_release) < 0 && error.code == 0)
+            cli_error(COMMAND, "the note is written, but %s; the mutex becomes free when its lease ends.",
+                      at_release.text);
+    }
+    if (error.code < 0 && code == CLI_OK)
         code = cli_failure(COMMAND, &error);
     simba_locker_free(locker);
     return code;

@@ -114,16 +114,6 @@ static const service_type type = {
 
 /* --- the list ---------------------------------------------------------------------------------------- */
 
-static const char *result_of(const simba_schedule_info *info, char text[WHEN_SIZE])
-{
-    if (info->begun_at_ms == 0)
-        return "-";
-    if (info->ended_at_ms == 0)
-        return "unfinished";
-    snprintf(text, WHEN_SIZE, info->result == 0 ? "ok" : "failed (%d)", info->result);
-    return text;
-}
-
 /* "every 3600000" → "every 1h", as --every takes it; the words of cron stay as they are. */
 static const char *plan_of(const simba_schedule_info *info, char text[sizeof info->when])
 {
@@ -143,30 +133,23 @@ static const char *plan_of(const simba_schedule_info *info, char text[sizeof inf
     return text;
 }
 
-static void print_json(json_writer *j, const char *mutex, const simba_schedule_info *info)
-{
-    json_line_break(j);
-    json_open(j, NULL, '{');
-    json_text(j, "mutex", mutex);
-    json_text(j, "when", info->when);
-    json_run(j, info);
-    json_when(j, "next", info->next_at_ms);
-    json_close(j, '}');
-}
-
 static void print_line(const term *t, size_t number, const char *mutex, const simba_schedule_info *info)
 {
     char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES) + 8];
     char last[WHEN_SIZE];
     char ended[WHEN_SIZE];
     char next[WHEN_SIZE];
-    char result[WHEN_SIZE];
+    char result[WHEN_SIZE] = "-";
     char plan[sizeof info->when];
+    if (info->begun_at_ms != 0 && info->ended_at_ms == 0)
+        snprintf(result, sizeof result, "unfinished");
+    else if (info->begun_at_ms != 0)
+        snprintf(result, sizeof result, info->result == 0 ? "ok" : "failed (%d)", info->result);
     if (number == 0)
         printf("%s%-24s  %-24s  %-24s  %-12s  %-24s  WHEN%s\n", term_on(t, TERM_BOLD), "MUTEX", "LAST", "ENDED",
                "RESULT", "NEXT", term_off(t));
     printf("%-24s  %-24s  %-24s  %-12s  %-24s  %s\n", simba__escape(mutex, name, sizeof name),
-           when_utc(info->begun_at_ms, last), when_utc(info->ended_at_ms, ended), result_of(info, result),
+           when_utc(info->begun_at_ms, last), when_utc(info->ended_at_ms, ended), result,
            when_utc(info->next_at_ms, next), plan_of(info, plan));
 }
 
@@ -184,28 +167,20 @@ static void print_all(const look *l, bool json)
         const int code = simba_schedule_read(row->note, row->note_length, &error, &info);
         if (code < 0 && code != SIMBA_ENOTFOUND)
             cli_warn(COMMAND, "%s: %s.", row->mutex, error.text);
-        else if (code == 0 && json)
-            print_json(&j, row->mutex, &info);
-        else if (code == 0)
+        if (code == 0 && json) {
+            json_line_break(&j);
+            json_open(&j, NULL, '{');
+            json_text(&j, "mutex", row->mutex);
+            json_text(&j, "when", info.when);
+            json_run(&j, &info);
+            json_when(&j, "next", info.next_at_ms);
+            json_close(&j, '}');
+        } else if (code == 0) {
             print_line(&t, count++, row->mutex, &info);
+        }
     }
     if (json)
         puts("]");
-}
-
-/* The schedules of the mutexes whose names match the pattern; NULL: all. */
-static int list_schedules(cli_globals *globals, const char *pattern, bool json)
-{
-    simba_client *client = NULL;
-    const int opened = cli_open_once(COMMAND, globals, true, &client);
-    if (opened != CLI_GO)
-        return opened;
-    look *l = look_at(client, pattern, SIZE_MAX);
-    const int code = l->code < 0 ? look_failure(COMMAND, l) : CLI_OK;
-    if (code == CLI_OK)
-        print_all(l, json);
-    look_free(l);
-    return cli_close(client, code);
 }
 
 /* --- what is asked for ------------------------------------------------------------------------------- */
@@ -328,9 +303,20 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     int code = cli_parse(&syntax, globals, &argc, argv);
     if (code != CLI_GO)
         return code;
-    if (given.list)
-        return argc > 1 ? cli_usage_error(COMMAND, "--list takes one pattern at most")
-                        : list_schedules(globals, argc > 0 ? argv[0] : NULL, given.json);
+    if (given.list && argc > 1)
+        return cli_usage_error(COMMAND, "--list takes one pattern at most");
+    if (given.list) {
+        simba_client *client = NULL;
+        code = cli_open_once(COMMAND, globals, true, &client);
+        if (code != CLI_GO)
+            return code;
+        look *l = look_at(client, argc > 0 ? argv[0] : NULL, SIZE_MAX);
+        code = l->code < 0 ? look_failure(COMMAND, l) : CLI_OK;
+        if (code == CLI_OK)
+            print_all(l, given.json);
+        look_free(l);
+        return cli_close(client, code);
+    }
     if (given.json)
         return cli_usage_error(COMMAND, "--json is for --list");
     if (argc < 2)

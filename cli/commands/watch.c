@@ -36,46 +36,36 @@ static void format_now(char *text, size_t size, const char *format)
              whole[at] != '\0' ? whole + at + 1 : "");
 }
 
-static void print_json(const char *mutex, const simba_state *state)
-{
-    char now[64];
-    const simba_owner *after = simba_owner_is_none(&state->after) ? NULL : &state->after;
-    format_now(now, sizeof now, "%Y-%m-%dT%H:%M:%S|%z");
-    json_writer j = {.to = stdout};
-    json_open(&j, NULL, '{');
-    json_text(&j, "time", now);
-    json_text(&j, "mutex", mutex);
-    json_text(&j, "before", simba_owner_is_none(&state->before) ? NULL : state->before.id);
-    json_text(&j, "owner", after != NULL ? after->id : NULL);
-    json_token(&j, "token", after != NULL ? &after->token : NULL);
-    json_close(&j, '}');
-    putchar('\n');
-}
-
-static void print_line(const watcher *w, const char *mutex, const simba_state *state)
-{
-    char now[64];
-    const bool none = simba_owner_is_none(&state->after);
-    format_now(now, sizeof now, "%H:%M:%S");
-    char name[SHOWN_SIZE];
-    char id[SHOWN_SIZE];
-    printf("%s%s%s  ", term_on(&w->t, TERM_DIM), now, term_off(&w->t));
-    term_cell(&w->t, simba__escape(mutex, name, sizeof name), w->width);
-    if (none)
-        printf("  %sfree%s\n", term_on(&w->t, TERM_YELLOW), term_off(&w->t));
-    else
-        printf("  %s%s%s  token %" PRIu64 "\n", term_on(&w->t, TERM_GREEN),
-               simba__escape(state->after.id, id, sizeof id), term_off(&w->t), state->after.token);
-}
-
 static void on_changed(simba_observer *observer, const simba_state *state, void *user)
 {
     watcher *w = user;
+    const char *mutex = simba_observer_mutex(observer);
+    const simba_owner *after = simba_owner_is_none(&state->after) ? NULL : &state->after;
+    char now[64];
+    char name[SHOWN_SIZE];
+    char id[SHOWN_SIZE];
     w->answered = true;
-    if (w->json)
-        print_json(simba_observer_mutex(observer), state);
-    else
-        print_line(w, simba_observer_mutex(observer), state);
+    if (w->json) {
+        json_writer j = {.to = stdout};
+        format_now(now, sizeof now, "%Y-%m-%dT%H:%M:%S|%z");
+        json_open(&j, NULL, '{');
+        json_text(&j, "time", now);
+        json_text(&j, "mutex", mutex);
+        json_text(&j, "before", simba_owner_is_none(&state->before) ? NULL : state->before.id);
+        json_text(&j, "owner", after != NULL ? after->id : NULL);
+        json_token(&j, "token", after != NULL ? &after->token : NULL);
+        json_close(&j, '}');
+        putchar('\n');
+    } else {
+        format_now(now, sizeof now, "%H:%M:%S");
+        printf("%s%s%s  ", term_on(&w->t, TERM_DIM), now, term_off(&w->t));
+        term_cell(&w->t, simba__escape(mutex, name, sizeof name), w->width);
+        if (after == NULL)
+            printf("  %sfree%s\n", term_on(&w->t, TERM_YELLOW), term_off(&w->t));
+        else
+            printf("  %s%s%s  token %" PRIu64 "\n", term_on(&w->t, TERM_GREEN), simba__escape(after->id, id, sizeof id),
+                   term_off(&w->t), after->token);
+    }
     fflush(stdout);
 }
 
@@ -98,7 +88,7 @@ static int start_observers(simba_client *client, watcher *w, char **mutexes, siz
 }
 
 /* Until a signal ends it, nobody reads, or the store refuses from the first. Warnings are kept back until it answers or
- * cannot be reached, because a refusal is told as the reason for the end. */
+ * cannot be reached, because a refusal is printed as the reason for the end. */
 static int listen(simba_client *client, const watcher *w, const cli_signals *signals)
 {
     simba_error refusal;

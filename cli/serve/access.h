@@ -22,7 +22,7 @@ typedef struct access_rules {
 
 typedef enum access_verdict {
     ACCESS_GRANTED,
-    ACCESS_WRONG_HOST, /* a name that is not this machine's: somebody's DNS may have been turned on us */
+    ACCESS_WRONG_HOST, /* a name that is not this machine's: somebody's DNS may have been pointed here */
     ACCESS_NO_TOKEN,
     ACCESS_FOREIGN, /* a page of another site sent it */
 } access_verdict;

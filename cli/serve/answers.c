@@ -125,13 +125,9 @@ static void put_schedule(json_writer *j, const runs *r)
     json_text(j, "when", r->schedule.when);
     json_when(j, "next", r->schedule.next_at_ms);
     json_open(j, "runs", '[');
-    for (const run *one = r->last; one < r->last + r->count; one++) {
+    for (unsigned i = 0; i < r->count; i++) {
         json_open(j, NULL, '{');
-        json_run(j, &(simba_schedule_info){.due_at_ms = one->due_ms,
-                                           .begun_at_ms = one->begun_ms,
-                                           .ended_at_ms = one->ended_ms,
-                                           .result = one->result,
-                                           .missed = one->missed});
+        json_run(j, &r->last[i]);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -165,15 +161,6 @@ static void put_gauge(FILE *to, const char *name, const char *help, double value
     fprintf(to, "# TYPE %s gauge\n# HELP %s %s\n%s %.15g\n", name, name, help, name, value);
 }
 
-static void put_changes(FILE *to, const table *t)
-{
-    fputs("# TYPE simba_store_changes counter\n"
-          "# HELP simba_store_changes Changes that simba serve has seen, by kind.\n",
-          to);
-    for (table_kind kind = 0; kind < TABLE_KIND_COUNT; kind++)
-        fprintf(to, "simba_store_changes_total{kind=\"%s\"} %" PRIu64 "\n", table_kind_name(kind), t->counts[kind]);
-}
-
 void answer_metrics(FILE *to, const answers *a)
 {
     static char text[32768]; /* one client, as simba_stats_write says, and twice that */
@@ -196,7 +183,11 @@ void answer_metrics(FILE *to, const answers *a)
         if (t->waiters >= 0)
             put_gauge(to, "simba_store_waiters", "Contenders that wait, where the store knows.", (double)t->waiters);
     }
-    put_changes(to, t);
+    fputs("# TYPE simba_store_changes counter\n"
+          "# HELP simba_store_changes Changes that simba serve has seen, by kind.\n",
+          to);
+    for (table_kind kind = 0; kind < TABLE_KIND_COUNT; kind++)
+        fprintf(to, "simba_store_changes_total{kind=\"%s\"} %" PRIu64 "\n", table_kind_name(kind), t->counts[kind]);
     put_gauge(to, "simba_serve_connections", "Connections to simba serve.", a->connections);
     put_gauge(to, "simba_serve_streams", "Of those, streams of events.", a->streams);
     fputs("# EOF\n", to);

@@ -53,57 +53,40 @@ void feed_free(feed *f)
 
 /* --- one document ---------------------------------------------------------------------------------------- */
 
-static void put_comma(feed *f, FILE *to)
-{
-    if (f->needs_comma)
-        fputs(",\n", to);
-    f->needs_comma = true;
-}
-
-static void put_rows(feed *f, FILE *to)
+static void put_list(feed *f, FILE *to)
 {
     const table *t = f->about->t;
     size_t at = table_after(t, f->after);
+    if (f->stage == FEED_BEGIN)
+        answer_list_begin(to, f->about);
     for (; at < t->row_count && f->left > 0 && ftell(to) < FEED_PIECE; at++) {
         const table_row *row = t->rows[at];
         snprintf(f->after, sizeof f->after, "%s", row->mutex);
         if (!row->is_present)
             continue;
-        put_comma(f, to);
+        fputs(f->needs_comma ? ",\n" : "", to);
+        f->needs_comma = true;
         answer_row(to, f->about, row);
         f->left--;
     }
-    if (at == t->row_count || f->left == 0)
-        f->stage = FEED_END;
+    f->stage = at == t->row_count || f->left == 0 ? FEED_END : FEED_MIDDLE;
+    if (f->stage == FEED_END)
+        answer_list_end(to, f->about);
 }
 
-static void put_changes(feed *f, FILE *to)
+static void put_history(feed *f, FILE *to)
 {
     const table_change *change = table_change_since(f->about->t, f->revision);
+    if (f->stage == FEED_BEGIN)
+        fputs("{\"history\":[", to);
     for (; change != NULL && ftell(to) < FEED_PIECE; change = TAILQ_NEXT(change, in_all)) {
-        put_comma(f, to);
+        fputs(f->needs_comma ? ",\n" : "", to);
+        f->needs_comma = true;
         answer_change(to, f->about, change);
         f->revision = change->revision;
     }
-    if (change == NULL)
-        f->stage = FEED_END;
-}
-
-static void put_document(feed *f, FILE *to)
-{
-    const bool is_list = f->kind == FEED_ROWS;
-    if (f->stage == FEED_BEGIN && is_list)
-        answer_list_begin(to, f->about);
-    else if (f->stage == FEED_BEGIN)
-        fputs("{\"history\":[", to);
-    f->stage = FEED_MIDDLE;
-    if (is_list)
-        put_rows(f, to);
-    else
-        put_changes(f, to);
-    if (f->stage == FEED_END && is_list)
-        answer_list_end(to, f->about);
-    else if (f->stage == FEED_END)
+    f->stage = change == NULL ? FEED_END : FEED_MIDDLE;
+    if (f->stage == FEED_END)
         fputs("]}\n", to);
 }
 
@@ -152,14 +135,6 @@ static void put_news(feed *f, FILE *to)
         end_event(f, to, "]");
 }
 
-static void put_store(feed *f, FILE *to, int64_t now_ms)
-{
-    f->alive_at_ms = now_ms + FEED_ALIVE_MS;
-    begin_event(to, "store", "");
-    answer_store(to, f->about);
-    end_event(f, to, "");
-}
-
 static void put_stream(feed *f, FILE *to)
 {
     const table *t = f->about->t;
@@ -172,8 +147,12 @@ static void put_stream(feed *f, FILE *to)
     f->stage = FEED_MIDDLE;
     const uint64_t sent = f->revision;
     put_news(f, to);
-    if (f->revision > sent || now_ms >= f->alive_at_ms)
-        put_store(f, to, now_ms);
+    if (f->revision > sent || now_ms >= f->alive_at_ms) {
+        f->alive_at_ms = now_ms + FEED_ALIVE_MS;
+        begin_event(to, "store", "");
+        answer_store(to, f->about);
+        end_event(f, to, "");
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------------ */
@@ -190,8 +169,10 @@ static feed_state next_piece(feed *f)
         return FEED_OVER;
     if (f->kind == FEED_STREAM)
         put_stream(f, to);
+    else if (f->kind == FEED_ROWS)
+        put_list(f, to);
     else
-        put_document(f, to);
+        put_history(f, to);
     return fclose(to) != 0 ? FEED_OVER : f->length > 0 ? FEED_HAS : FEED_WAITS;
 }
 

@@ -19,11 +19,11 @@ typedef struct feed {
     const answers *about;
     feed_kind kind;
     feed_stage stage;
-    uint64_t revision;                 /* told so far */
-    char after[SIMBA_MUTEX_BYTES + 1]; /* the last row that was told */
-    uint64_t left;                     /* rows or changes that may still be told */
+    uint64_t revision;                 /* sent so far */
+    char after[SIMBA_MUTEX_BYTES + 1]; /* the last row that was sent */
+    uint64_t left;                     /* rows or changes that may still be sent */
     bool needs_comma;
-    int64_t alive_at_ms; /* when the stream says again that it is there */
+    int64_t alive_at_ms; /* when the next sign of life is due */
     char *piece;
     size_t length, at;
 } feed;
@@ -31,7 +31,7 @@ typedef struct feed {
 feed *feed_rows(const answers *about, const char *after, uint64_t limit);
 feed *feed_history(const answers *about, uint64_t limit);
 /* A feed of all changes after this revision, in the form in which answers write it; NULL: after now. A client that cannot be
- * brought up to date is told to begin anew. */
+ * brought up to date must begin anew. */
 feed *feed_stream(const answers *about, const char *since);
 void feed_free(feed *f);
 

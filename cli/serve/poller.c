@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 struct poller {
     simba_client *client;
     pthread_t thread;
@@ -38,37 +40,28 @@ static void hand_over(poller *p, look *l)
     eventfd_write(p->fd, 1);
 }
 
-static const simba_owner *owner_in(const look *l, const char *mutex)
-{
-    for (size_t i = 0; i < l->count; i++)
-        if (strcmp(l->rows[i].mutex, mutex) == 0)
-            return simba_owner_has_owner(&l->rows[i].owner, l->store_ms) ? &l->rows[i].owner : NULL;
-    return NULL;
-}
-
-/* 0: the order means the grant that is in force. */
-static int check_order(release_order *order, const look *l, const simba_owner *owner)
-{
-    char held[sizeof order->token];
-    memcpy(order->error.text, l->error, sizeof order->error.text);
-    if (l->code < 0 || order->token[0] == '\0')
-        return l->code;
-    if (owner == NULL)
-        return SIMBA_ENOTFOUND;
-    snprintf(held, sizeof held, "%" PRIu64, owner->token);
-    return strcmp(held, order->token) == 0 ? 0 : SIMBA_ESTATE;
-}
-
 /* The store is asked first: what was seen last may be seconds old, and the history must know from whom the mutex was taken.
  * Called and returns with the lock held. */
 static void carry_out(poller *p)
 {
     release_order *order = p->ordered;
+    const simba_owner *owner = NULL;
+    char held[sizeof order->token] = "";
+    uint64_t token = 0;
     pthread_mutex_unlock(&p->lock);
     look *before = look_at(p->client, NULL, POLLER_ROWS_MAX);
-    const simba_owner *owner = owner_in(before, order->mutex);
-    const uint64_t token = owner != NULL ? owner->token : 0;
-    order->code = check_order(order, before, owner);
+    for (size_t i = 0; i < before->count; i++)
+        if (strcmp(before->rows[i].mutex, order->mutex) == 0 &&
+            simba_owner_has_owner(&before->rows[i].owner, before->store_ms))
+            owner = &before->rows[i].owner;
+    if (owner != NULL) {
+        token = owner->token;
+        snprintf(held, sizeof held, "%" PRIu64, token);
+    }
+    memcpy(order->error.text, before->error, sizeof order->error.text);
+    order->code = before->code;
+    if (order->code == 0 && order->token[0] != '\0') /* it means the grant that is in force, or none */
+        order->code = owner == NULL ? SIMBA_ENOTFOUND : strcmp(held, order->token) == 0 ? 0 : SIMBA_ESTATE;
     hand_over(p, before);
     if (order->code == 0)
         order->code = simba_client_force_release(p->client, order->mutex, &order->error);
@@ -84,28 +77,6 @@ static void carry_out(poller *p)
     eventfd_write(p->fd, 1);
 }
 
-static struct timespec due(const poller *p, int64_t asked_ms, int64_t took_ms)
-{
-    int64_t pause_ms = p->is_watched ? POLLER_OFTEN_MS : POLLER_RARELY_MS;
-    if (pause_ms < took_ms * POLLER_SHARE)
-        pause_ms = took_ms * POLLER_SHARE;
-    const int64_t at_ms = asked_ms + pause_ms;
-    return (struct timespec){.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000};
-}
-
-/* Until the next look is due. Called and returns with the lock held. */
-static void rest(poller *p, int64_t asked_ms, int64_t took_ms)
-{
-    int code = 0;
-    while (!p->is_ending && code != ETIMEDOUT) {
-        const struct timespec at = due(p, asked_ms, took_ms);
-        if (p->ordered != NULL && p->done == NULL)
-            carry_out(p);
-        else
-            code = pthread_cond_timedwait(&p->changed, &p->lock, &at);
-    }
-}
-
 static void *look_again_and_again(void *arg)
 {
     poller *p = arg;
@@ -114,10 +85,19 @@ static void *look_again_and_again(void *arg)
         pthread_mutex_unlock(&p->lock);
         look *l = look_at(p->client, NULL, POLLER_ROWS_MAX);
         const int64_t asked_ms = l->mono_ms;
-        const int64_t took_ms = l->code == 0 ? l->took_ms : 0;
+        const int64_t least_ms = l->code == 0 ? l->took_ms * POLLER_SHARE : 0;
         hand_over(p, l);
         pthread_mutex_lock(&p->lock);
-        rest(p, asked_ms, took_ms);
+        /* Until the next look is due, which is sooner when somebody begins to watch. */
+        int code = 0;
+        while (!p->is_ending && code != ETIMEDOUT) {
+            const int64_t due_ms = asked_ms + max64(least_ms, p->is_watched ? POLLER_OFTEN_MS : POLLER_RARELY_MS);
+            const struct timespec at = {.tv_sec = due_ms / 1000, .tv_nsec = due_ms % 1000 * 1000000};
+            if (p->ordered != NULL && p->done == NULL)
+                carry_out(p);
+            else
+                code = pthread_cond_timedwait(&p->changed, &p->lock, &at);
+        }
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;

@@ -132,25 +132,6 @@ static uint64_t limit_of(const http_connection *c, uint64_t most)
     return limit < most ? limit : most;
 }
 
-static enum MHD_Result list(http_connection *c)
-{
-    const char *after = parameter(c, "after");
-    const uint64_t limit = limit_of(c, POLLER_ROWS_MAX);
-    if (limit == 0)
-        return refuse(c, MHD_HTTP_BAD_REQUEST, "limit wants a number from 1 on");
-    if (after != NULL && strlen(after) > SIMBA_MUTEX_BYTES)
-        return refuse(c, MHD_HTTP_BAD_REQUEST, "after is longer than a name of a mutex");
-    return send_feed(c, JSON_TYPE, feed_rows(&of(c)->about, after, limit));
-}
-
-static enum MHD_Result history(http_connection *c)
-{
-    const uint64_t limit = limit_of(c, HISTORY_LIMIT);
-    if (limit == 0)
-        return refuse(c, MHD_HTTP_BAD_REQUEST, "limit wants a number from 1 on");
-    return send_feed(c, JSON_TYPE, feed_history(&of(c)->about, limit));
-}
-
 static enum MHD_Result events(http_connection *c)
 {
     const char *since = header(c, "Last-Event-ID");
@@ -180,18 +161,6 @@ static enum MHD_Result metrics(http_connection *c)
     of(c)->about.streams = c->of->streams;
     answer_metrics(d.to, &of(c)->about);
     return http_finish(c, &d, MHD_HTTP_OK, "application/openmetrics-text; version=1.0.0; charset=utf-8");
-}
-
-static enum MHD_Result health(http_connection *c)
-{
-    return http_send_text(c, MHD_HTTP_OK, JSON_TYPE, "{\"alive\":true}\n");
-}
-
-/* Open to everybody, as probes are: no names, no addresses. */
-static enum MHD_Result readiness(http_connection *c)
-{
-    return of(c)->table.answers ? http_send_text(c, MHD_HTTP_OK, JSON_TYPE, "{\"ready\":true}\n")
-                                : http_send_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, JSON_TYPE, "{\"ready\":false}\n");
 }
 
 /* The assembler reads the file: no generator, and no array of ten thousand numbers for the compiler. */
@@ -235,7 +204,7 @@ static enum MHD_Result released(http_connection *c, const release_order *order)
                       order->error.text[0] != '\0' ? order->error.text : simba_error_text(order->code));
     cli_info(SERVE_COMMAND, "%s was taken away from its owner, as asked for by HTTP.", order->mutex);
     const table_row *row = table_find(&of(c)->table, order->mutex);
-    return row != NULL ? one(c, order->mutex) : health(c);
+    return row != NULL ? one(c, order->mutex) : http_send_text(c, MHD_HTTP_OK, JSON_TYPE, "{\"alive\":true}\n");
 }
 
 static enum MHD_Result release(http_connection *c)
@@ -269,26 +238,10 @@ static enum MHD_Result release(http_connection *c)
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-static enum MHD_Result answer_read(http_connection *c, const char *path)
-{
-    const size_t prefix = strlen(LIST_PATH "/");
-    of(c)->watched_until_ms = clock_read_ms(CLOCK_MONOTONIC) + WATCHED_MS;
-    if (strcmp(path, LIST_PATH) == 0)
-        return list(c);
-    if (strncmp(path, LIST_PATH "/", prefix) == 0)
-        return one(c, path + prefix);
-    if (strcmp(path, "/api/v1/history") == 0)
-        return history(c);
-    if (strcmp(path, "/api/v1/events") == 0)
-        return events(c);
-    if (strcmp(path, "/metrics") == 0)
-        return metrics(c);
-    return refuse(c, MHD_HTTP_NOT_FOUND, "there is no such page");
-}
-
 enum MHD_Result routes_answer(http_connection *c, const char *path, const char *method)
 {
     const bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    server *s = of(c);
     if (c->pending != NULL) {
         const enum MHD_Result result = released(c, c->pending);
         free(c->pending);
@@ -299,16 +252,37 @@ enum MHD_Result routes_answer(http_connection *c, const char *path, const char *
         return release(c);
     if (!reads)
         return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this can be read only");
+    /* Open to everybody, as probes are: no names, no addresses. */
     if (strcmp(path, "/healthz") == 0)
-        return health(c);
+        return http_send_text(c, MHD_HTTP_OK, JSON_TYPE, "{\"alive\":true}\n");
     if (strcmp(path, "/readyz") == 0)
-        return readiness(c);
+        return http_send_text(c, s->table.answers ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, JSON_TYPE,
+                              s->table.answers ? "{\"ready\":true}\n" : "{\"ready\":false}\n");
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strcmp(files[i].path, path) == 0)
             return http_send(c, MHD_HTTP_OK, files[i].type,
                              lib.MHD_create_response_from_buffer((size_t)(files[i].end - files[i].start),
                                                                  (void *)files[i].start, MHD_RESPMEM_PERSISTENT));
     const access_request request = who(c);
-    const access_verdict verdict = access_to_read(&of(c)->rules, &request);
-    return verdict == ACCESS_GRANTED ? answer_read(c, path) : turn_away(c, verdict);
+    const access_verdict verdict = access_to_read(&s->rules, &request);
+    if (verdict != ACCESS_GRANTED)
+        return turn_away(c, verdict);
+    s->watched_until_ms = clock_read_ms(CLOCK_MONOTONIC) + WATCHED_MS;
+    const bool lists = strcmp(path, LIST_PATH) == 0;
+    if (lists || strcmp(path, "/api/v1/history") == 0) {
+        const char *after = lists ? parameter(c, "after") : NULL;
+        const uint64_t limit = limit_of(c, lists ? POLLER_ROWS_MAX : HISTORY_LIMIT);
+        if (limit == 0)
+            return refuse(c, MHD_HTTP_BAD_REQUEST, "limit wants a number from 1 on");
+        if (after != NULL && strlen(after) > SIMBA_MUTEX_BYTES)
+            return refuse(c, MHD_HTTP_BAD_REQUEST, "after is longer than a name of a mutex");
+        return send_feed(c, JSON_TYPE, lists ? feed_rows(&s->about, after, limit) : feed_history(&s->about, limit));
+    }
+    if (strncmp(path, LIST_PATH "/", strlen(LIST_PATH "/")) == 0)
+        return one(c, path + strlen(LIST_PATH "/"));
+    if (strcmp(path, "/api/v1/events") == 0)
+        return events(c);
+    if (strcmp(path, "/metrics") == 0)
+        return metrics(c);
+    return refuse(c, MHD_HTTP_NOT_FOUND, "there is no such page");
 }

@@ -16,88 +16,10 @@
 #include "refusal.h"
 #include "signals.h"
 
-/* --- where it listens ----------------------------------------------------------------------------------- */
-
-typedef struct listener {
-    int fd;
-    bool is_loopback;
-    char url[96]; /* for people: http://127.0.0.1:7460/ */
-} listener;
-
-static void describe(listener *l, bool has_tls)
-{
-    struct sockaddr_storage bound;
-    socklen_t length = sizeof bound;
-    char host[64] = "?";
-    char port[8] = "?";
-    if (getsockname(l->fd, (struct sockaddr *)&bound, &length) == 0)
-        getnameinfo((struct sockaddr *)&bound, length, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV);
-    const bool is_v6 = strchr(host, ':') != NULL;
-    snprintf(l->url, sizeof l->url, "http%s://%s%s%s:%s/", has_tls ? "s" : "", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
-             port);
-}
-
-/* Bind a socket. Returns CLI_GO, or an exit code after having said what is wrong. */
-static int open_listener(const serve_options *options, listener *ret_listener)
-{
-    address at;
-    if (!address_parse(options->listen, &at) || address_port(&at) < 0)
-        return cli_usage_error(SERVE_COMMAND,
-                               "--listen wants ADDRESS:PORT, such as 127.0.0.1:7460 or [::1]:7460, not \"%s\"",
-                               options->listen);
-    ret_listener->is_loopback = address_is_local(&at);
-    ret_listener->fd = address_listen(&at);
-    if (ret_listener->fd < 0)
-        return cli_fail(SERVE_COMMAND, CLI_CONFIG, "%s cannot be listened at: %s.", options->listen,
-                        strerror(-ret_listener->fd));
-    describe(ret_listener, options->tls.cert != NULL);
-    return CLI_GO;
-}
-
-/* --- the loop ------------------------------------------------------------------------------------------- */
-
-/* Say once that the store does not answer, and once that it answers again. */
-static void report_store(const table *t, bool answered)
-{
-    if (!t->answers && answered)
-        cli_warn(SERVE_COMMAND, "the store does not answer: %s.", t->error);
-    else if (t->answers && !answered)
-        cli_info(SERVE_COMMAND, "the store answers.");
-}
-
-/* A store that refuses from the first goes on to: then returns the exit code, otherwise CLI_GO. */
-static int take_look(server *s)
-{
-    look *l = poller_take(s->poller);
-    const bool answered = s->table.answers || s->table.since_ms == 0;
-    int code = CLI_GO;
-    if (l != NULL && l->code < 0 && !s->table.was_answered && !refusal_may_pass(l->code)) {
-        code = look_failure(SERVE_COMMAND, l);
-    } else if (l != NULL) {
-        table_apply(&s->table, l);
-        report_store(&s->table, answered);
-    }
-    look_free(l);
-    return code;
-}
-
-/* There may be news for those who follow, or the answer to a release. */
-static void wake(server *s)
-{
-    http_connection *c;
-    const release_order *done = poller_released(s->poller);
-    if (done != NULL)
-        http_resume(done->user);
-    TAILQ_FOREACH (c, &s->http.all, in_all) {
-        if (c->state == HTTP_FOLLOWS)
-            http_resume(c);
-    }
-}
-
+/* One iteration of the loop. A store that refuses from the first goes on to: then returns the exit code. */
 static int go_round(server *s, const cli_signals *signals)
 {
-    enum { ALIVE_MS = 1000 }; /* streams say that they are there, and somebody may have ceased to watch */
+    enum { ALIVE_MS = 1000 }; /* streams send a sign of life, and somebody may have ceased to watch */
     struct pollfd fds[] = {{.fd = http_fd(&s->http), .events = POLLIN},
                            {.fd = poller_fd(s->poller), .events = POLLIN},
                            {.fd = signals->fd, .events = POLLIN}};
@@ -111,39 +33,52 @@ static int go_round(server *s, const cli_signals *signals)
         else if (signals_is_ending(number))
             return CLI_OK;
     }
-    const int code = fds[1].revents != 0 ? take_look(s) : CLI_GO;
-    wake(s);
+    look *l = fds[1].revents != 0 ? poller_take(s->poller) : NULL;
+    table *t = &s->table;
+    int code = CLI_GO;
+    if (l != NULL && l->code < 0 && !t->was_answered && !refusal_may_pass(l->code)) {
+        code = look_failure(SERVE_COMMAND, l);
+    } else if (l != NULL) {
+        const bool answered = t->answers || t->since_ms == 0;
+        table_apply(t, l);
+        if (!t->answers && answered)
+            cli_warn(SERVE_COMMAND, "the store does not answer: %s.", t->error);
+        else if (t->answers && !answered)
+            cli_info(SERVE_COMMAND, "the store answers.");
+    }
+    look_free(l);
+    /* There may be news for those who follow, or the answer to a release. */
+    const release_order *done = poller_released(s->poller);
+    http_connection *c;
+    if (done != NULL)
+        http_resume(done->user);
+    TAILQ_FOREACH (c, &s->http.all, in_all) {
+        if (c->state == HTTP_FOLLOWS)
+            http_resume(c);
+    }
     poller_watch(s->poller, s->http.streams > 0 || clock_read_ms(CLOCK_MONOTONIC) < s->watched_until_ms);
     http_run(&s->http);
     return code;
 }
 
-static int serve(server *s, const cli_signals *signals, listener *where)
+/* "http://127.0.0.1:7460/", for people, whatever the option has left out. */
+static void describe(int fd, bool has_tls, char *url, size_t size)
 {
-    int code = http_start(SERVE_COMMAND, &s->http, where->fd, s->options->tls.cert != NULL ? &s->options->tls : NULL);
-    if (code != CLI_GO)
-        return code;
-    cli_info(SERVE_COMMAND, "%s shows %s.", where->url, simba_client_url(s->about.client));
-    while (code == CLI_GO)
-        code = go_round(s, signals);
-    return code;
+    struct sockaddr_storage bound;
+    socklen_t length = sizeof bound;
+    char host[64] = "?";
+    char port[8] = "?";
+    if (getsockname(fd, (struct sockaddr *)&bound, &length) == 0)
+        getnameinfo((struct sockaddr *)&bound, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV);
+    const bool is_v6 = strchr(host, ':') != NULL;
+    snprintf(url, size, "http%s://%s%s%s:%s/", has_tls ? "s" : "", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
 }
 
-/* Every process on this machine that can connect can read the store's URL anyway. From elsewhere, clients must prove who
- * they are. */
-static int check_access(const serve_options *o, const listener *where)
+static int serve_client(simba_client *client, const serve_options *options, int fd, const cli_signals *signals)
 {
-    const bool knows_whom = o->token != NULL || o->tls.client_ca != NULL;
-    if (o->allow_release && o->token == NULL)
-        return cli_usage_error(SERVE_COMMAND, "--allow-release wants a --token-file as well");
-    if (where->is_loopback || knows_whom)
-        return CLI_GO;
-    return cli_usage_error(
-        SERVE_COMMAND, "others than this machine can reach %s, so it wants a --token-file or a --client-ca", o->listen);
-}
-
-static int serve_client(simba_client *client, const serve_options *options, listener *where, const cli_signals *signals)
-{
+    const bool has_tls = options->tls.cert != NULL;
+    char url[96];
     server s = {.options = options,
                 .http = {.answer = routes_answer,
                          .limits = {.request_ms = 5000,
@@ -154,7 +89,7 @@ static int serve_client(simba_client *client, const serve_options *options, list
                                     .memory = 24 * 1024,
                                     .keeps_alive = true}}};
     table_init(&s.table);
-    s.rules = (access_rules){options->token, options->tls.client_ca != NULL, options->tls.cert != NULL};
+    s.rules = (access_rules){options->token, options->tls.client_ca != NULL, has_tls};
     s.about = (answers){.t = &s.table, .client = client, .can_release = options->allow_release};
     uint32_t number = (uint32_t)clock_read_ms(CLOCK_REALTIME);
     (void)!getrandom(&number, sizeof number, GRND_NONBLOCK);
@@ -162,7 +97,13 @@ static int serve_client(simba_client *client, const serve_options *options, list
     s.poller = poller_start(client);
     if (s.poller == NULL)
         return cli_fail(SERVE_COMMAND, CLI_SYSTEM, "no thread can be started: %s.", strerror(errno));
-    const int code = cli_leave(serve(&s, signals, where));
+    describe(fd, has_tls, url, sizeof url);
+    int code = http_start(SERVE_COMMAND, &s.http, fd, has_tls ? &options->tls : NULL);
+    if (code == CLI_GO)
+        cli_info(SERVE_COMMAND, "%s shows %s.", url, simba_client_url(client));
+    while (code == CLI_GO)
+        code = go_round(&s, signals);
+    code = cli_leave(code);
     poller_stop(s.poller); /* first: it may be at a release that a connection waits for */
     http_stop(&s.http);
     table_fini(&s.table);
@@ -171,22 +112,35 @@ static int serve_client(simba_client *client, const serve_options *options, list
 
 int serve_run(cli_globals *globals, const serve_options *options)
 {
-    listener where = {.fd = -1};
+    address at;
     cli_signals signals;
     simba_client *client = NULL;
     int code = http_load(SERVE_COMMAND);
-    if (code == CLI_GO)
-        code = open_listener(options, &where);
-    if (code == CLI_GO)
-        code = check_access(options, &where);
-    globals->quiet = true; /* that the store does not answer is said here */
+    if (code != CLI_GO)
+        return code;
+    if (!address_parse(options->listen, &at) || address_port(&at) < 0)
+        return cli_usage_error(SERVE_COMMAND,
+                               "--listen wants ADDRESS:PORT, such as 127.0.0.1:7460 or [::1]:7460, not \"%s\"",
+                               options->listen);
+    const int fd = address_listen(&at);
+    if (fd < 0)
+        return cli_fail(SERVE_COMMAND, CLI_CONFIG, "%s cannot be listened at: %s.", options->listen, strerror(-fd));
+    if (options->allow_release && options->token == NULL)
+        return cli_usage_error(SERVE_COMMAND, "--allow-release wants a --token-file as well");
+    /* Every process on this machine that can connect can read the store's URL anyway. From elsewhere, clients must prove
+     * who they are. */
+    const bool proves = options->token != NULL || options->tls.client_ca != NULL;
+    if (!address_is_local(&at) && !proves)
+        return cli_usage_error(SERVE_COMMAND,
+                               "others than this machine can reach %s, so it wants a --token-file or a --client-ca",
+                               options->listen);
+    globals->quiet = true; /* the table has the state of the store */
     globals->only_looks = true;
-    if (code == CLI_GO)
-        code = cli_open(SERVE_COMMAND, globals, &client);
+    code = cli_open(SERVE_COMMAND, globals, &client);
     if (code != CLI_GO)
         return code;
     code = signals_open(SERVE_COMMAND, &signals);
     if (code == CLI_GO)
-        code = serve_client(client, options, &where, &signals);
+        code = serve_client(client, options, fd, &signals);
     return cli_close(client, code);
 }

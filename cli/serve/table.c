@@ -7,18 +7,6 @@
 
 /* --- schedules ------------------------------------------------------------------------------------------ */
 
-static void remember_run(runs *r, const run *latest)
-{
-    run *known = r->count > 0 ? &r->last[r->count - 1] : NULL;
-    if (known != NULL && known->due_ms == latest->due_ms && known->begun_ms == latest->begun_ms) {
-        *known = *latest; /* it has ended by now */
-        return;
-    }
-    if (r->count == RUNS_MAX)
-        memmove(r->last, r->last + 1, --r->count * sizeof *r->last);
-    r->last[r->count++] = *latest;
-}
-
 runs *runs_take(runs *r, const void *note, size_t length)
 {
     simba_schedule_info schedule = SIMBA_SCHEDULE_INFO_INIT;
@@ -32,16 +20,16 @@ runs *runs_take(runs *r, const void *note, size_t length)
     const char *end = memchr(note, '\n', length);
     assert(end != NULL); /* the record is the first line of a note that has one */
     r->record_length = (size_t)(end - (const char *)note) + 1;
-    if (schedule.begun_at_ms != 0)
-        remember_run(r, &(run){.due_ms = schedule.due_at_ms,
-                               .begun_ms = schedule.begun_at_ms,
-                               .ended_ms = schedule.ended_at_ms,
-                               .result = schedule.result,
-                               .missed = schedule.missed});
+    if (schedule.begun_at_ms == 0)
+        return r;
+    const simba_schedule_info *known = r->count > 0 ? &r->last[r->count - 1] : NULL;
+    if (known != NULL && known->due_at_ms == schedule.due_at_ms && known->begun_at_ms == schedule.begun_at_ms)
+        r->count--; /* it is the same run, which has ended by now */
+    if (r->count == RUNS_MAX)
+        memmove(r->last, r->last + 1, --r->count * sizeof *r->last);
+    r->last[r->count++] = schedule;
     return r;
 }
-
-/* --- rows ------------------------------------------------------------------------------------------------ */
 
 const char *table_kind_name(table_kind kind)
 {
@@ -66,18 +54,13 @@ static void drop_change(table *t, table_change *change)
     free(change);
 }
 
-/* A mutex that changes all the time drops its own past, not that of the others. */
-static void make_room(table *t, table_row *row)
+static table_change *add_change(table *t, table_row *row, table_kind kind, int64_t at_ms)
 {
+    /* A mutex that changes all the time drops its own past, not that of the others. */
     if (row != NULL && row->change_count == TABLE_CHANGES_PER_MUTEX)
         drop_change(t, TAILQ_FIRST(&row->changes));
     else if (t->change_count == TABLE_CHANGES_MAX)
         drop_change(t, TAILQ_FIRST(&t->changes));
-}
-
-static table_change *add_change(table *t, table_row *row, table_kind kind, int64_t at_ms)
-{
-    make_room(t, row);
     table_change *change = cli_alloc(sizeof *change);
     *change =
         (table_change){.row = row, .revision = ++t->revision, .kind = kind, .at_ms = at_ms, .held_ms = LEASE_UNKNOWN};
@@ -94,17 +77,6 @@ static table_change *add_change(table *t, table_row *row, table_kind kind, int64
 
 /* --- rows ------------------------------------------------------------------------------------------ */
 
-static table_row *new_row(table *t, const char *mutex)
-{
-    const size_t size = strlen(mutex) + 1;
-    table_row *row = cli_alloc(sizeof *row + size);
-    memcpy(row->mutex, mutex, size);
-    TAILQ_INIT(&row->changes);
-    row->waiters = -1;
-    TAILQ_INSERT_TAIL(&t->by_revision, row, in_all);
-    return row;
-}
-
 static void free_row(table *t, table_row *row)
 {
     assert(row->change_count == 0);
@@ -117,47 +89,17 @@ static void free_row(table *t, table_row *row)
     free(row);
 }
 
-static void touch(table *t, table_row *row)
-{
-    row->revision = ++t->revision;
-    TAILQ_REMOVE(&t->by_revision, row, in_all);
-    TAILQ_INSERT_TAIL(&t->by_revision, row, in_all);
-}
-
 static bool has_note(const table_row *row, const look_row *found)
 {
     const size_t length = found != NULL ? found->note_length : 0;
     return length == row->note_length && (length == 0 || memcmp(row->note, found->note, length) == 0);
 }
 
-static void take_note(table_row *row, const look_row *found)
-{
-    free(row->note);
-    row->note = NULL;
-    row->note_length = found != NULL ? found->note_length : 0;
-    if (row->note_length > 0) {
-        row->note = cli_alloc(row->note_length + 1);
-        memcpy(row->note, found->note, row->note_length);
-    }
-    row->runs = runs_take(row->runs, row->note, row->note_length);
-}
-
-static bool has_line(const table_row *row, const look_row *found)
+static bool has_waiters(const table_row *row, const look_row *found)
 {
     const char *next = found != NULL ? found->next : NULL;
     return row->waiters == (found != NULL ? found->waiters : -1) && (next == NULL) == (row->next == NULL) &&
            (next == NULL || strcmp(next, row->next) == 0);
-}
-
-static void take_line(table_row *row, const look_row *found)
-{
-    free(row->next);
-    row->next = NULL;
-    row->waiters = found != NULL ? found->waiters : -1;
-    if (found == NULL || found->next == NULL)
-        return;
-    const size_t size = strlen(found->next) + 1;
-    row->next = memcpy(cli_alloc(size), found->next, size);
 }
 
 static bool same_grant(const simba_owner *a, const simba_owner *b)
@@ -175,7 +117,7 @@ typedef struct comparison {
     bool is_first; /* there is nothing to compare with */
 } comparison;
 
-/* Converts a moment of the store's clock to ours. Stored times may be anything, but a difference between two looks came
+/* Converts a moment of the store's clock to this host's. Stored times may be anything, but a difference between two looks came
  * about between them. */
 static int64_t to_wall_ms(const comparison *c, int64_t store_ms)
 {
@@ -189,16 +131,6 @@ static int64_t to_wall_ms(const comparison *c, int64_t store_ms)
 static bool had_ended(const simba_owner *owner, int64_t store_ms)
 {
     return owner->transition_at_ms > 0 && owner->transition_at_ms <= store_ms;
-}
-
-/* How long this owner had had the mutex at a moment since the last look. */
-static int64_t held_until(const comparison *c, const simba_owner *owner, int64_t at_ms)
-{
-    int64_t held_ms;
-    const int64_t ago_ms = c->now->wall_ms - at_ms;
-    if (owner->acquired_at_ms <= 0 || __builtin_sub_overflow(c->now->store_ms, owner->acquired_at_ms, &held_ms))
-        return LEASE_UNKNOWN;
-    return held_ms > ago_ms ? held_ms - ago_ms : 0;
 }
 
 static void note_change(const comparison *c, table_row *row, const simba_owner *after, bool is_owned)
@@ -222,53 +154,51 @@ static void note_change(const comparison *c, table_row *row, const simba_owner *
     table_change *change = add_change(c->t, row, kind, at_ms);
     change->before = *before;
     change->after = *after;
-    change->held_ms = held_until(c, before, at_ms);
-}
-
-static bool is_unchanged(const comparison *c, const table_row *row, const look_row *found)
-{
-    return row->is_owned && row->is_present && has_line(row, found) && has_note(row, found) &&
-           same_grant(&found->owner, &row->owner) && found->owner.ttl_at_ms == row->owner.ttl_at_ms &&
-           found->owner.transition_at_ms == row->owner.transition_at_ms &&
-           found->owner.transition_at_ms > c->now->store_ms;
+    /* How long the owner before had had the mutex at that moment. */
+    const int64_t ago_ms = c->now->wall_ms - at_ms;
+    int64_t held_ms;
+    if (before->acquired_at_ms > 0 && !__builtin_sub_overflow(c->now->store_ms, before->acquired_at_ms, &held_ms))
+        change->held_ms = held_ms > ago_ms ? held_ms - ago_ms : 0;
 }
 
 /* `found` NULL: the store does not have it any more. */
 static void compare_row(const comparison *c, table_row *row, const look_row *found)
 {
     static const simba_owner nobody;
-    if (found != NULL && is_unchanged(c, row, found))
-        return; /* as most are, most of the time */
     const bool is_owned = found != NULL && lease_look(&found->owner, c->now->store_ms).owned;
     const simba_owner *owner = is_owned ? &found->owner : &nobody;
     const bool changed_hands = is_owned != row->is_owned || !same_grant(owner, &row->owner);
     const bool was_renewed =
         owner->ttl_at_ms != row->owner.ttl_at_ms || owner->transition_at_ms != row->owner.transition_at_ms;
     const bool is_new = row->revision == 0 || row->is_present != (found != NULL);
+    const bool has_new_note = !has_note(row, found);
+    const bool has_new_waiters = !has_waiters(row, found);
     if (changed_hands && !c->is_first)
         note_change(c, row, owner, is_owned);
     row->is_present = found != NULL;
     row->is_owned = is_owned;
     row->owner = *owner;
-    const bool is_noted_anew = !has_note(row, found);
-    if (is_noted_anew)
-        take_note(row, found);
-    const bool has_new_line = !has_line(row, found);
-    if (has_new_line)
-        take_line(row, found);
-    if (changed_hands || was_renewed || is_new || is_noted_anew || has_new_line)
-        touch(c->t, row);
-}
-
-static void count_row(table *t, const table_row *row)
-{
-    if (!row->is_present)
-        return;
-    t->present++;
-    t->owned += row->is_owned;
-    t->overdue += row->is_owned && row->owner.ttl_at_ms <= t->store_ms;
-    if (row->waiters >= 0)
-        t->waiters = (t->waiters > 0 ? t->waiters : 0) + row->waiters;
+    if (has_new_note) {
+        free(row->note);
+        row->note = NULL;
+        row->note_length = found != NULL ? found->note_length : 0;
+        if (row->note_length > 0) {
+            row->note = cli_alloc(row->note_length + 1);
+            memcpy(row->note, found->note, row->note_length);
+        }
+        row->runs = runs_take(row->runs, row->note, row->note_length);
+    }
+    if (has_new_waiters) {
+        const char *next = found != NULL ? found->next : NULL;
+        free(row->next);
+        row->next = next != NULL ? strcpy(cli_alloc(strlen(next) + 1), next) : NULL;
+        row->waiters = found != NULL ? found->waiters : -1;
+    }
+    if (changed_hands || was_renewed || is_new || has_new_note || has_new_waiters) {
+        row->revision = ++c->t->revision;
+        TAILQ_REMOVE(&c->t->by_revision, row, in_all);
+        TAILQ_INSERT_TAIL(&c->t->by_revision, row, in_all);
+    }
 }
 
 /* Both are ordered by name: walk them side by side. */
@@ -287,12 +217,26 @@ static void compare_all(const comparison *c)
                           : new == l->count   ? -1
                                               : strcmp(t->rows[old]->mutex, l->rows[new].mutex);
         if (order < 0 && !t->rows[old]->is_present && t->rows[old]->change_count == 0) {
-            free_row(t, t->rows[old++]); /* followers were told at the look before */
+            free_row(t, t->rows[old++]); /* the streams have had that since the look before */
             continue;
         }
-        table_row *row = order > 0 ? new_row(t, l->rows[new].mutex) : t->rows[old];
+        table_row *row = order > 0 ? NULL : t->rows[old];
+        if (row == NULL) {
+            const size_t size = strlen(l->rows[new].mutex) + 1;
+            row = cli_alloc(sizeof *row + size);
+            memcpy(row->mutex, l->rows[new].mutex, size);
+            TAILQ_INIT(&row->changes);
+            row->waiters = -1;
+            TAILQ_INSERT_TAIL(&t->by_revision, row, in_all);
+        }
         compare_row(c, row, order >= 0 ? &l->rows[new] : NULL);
-        count_row(t, row);
+        if (row->is_present) {
+            t->present++;
+            t->owned += row->is_owned;
+            t->overdue += row->is_owned && row->owner.ttl_at_ms <= t->store_ms;
+            if (row->waiters >= 0)
+                t->waiters = (t->waiters > 0 ? t->waiters : 0) + row->waiters;
+        }
         rows[count++] = row;
         old += order <= 0;
         new += order >= 0;
@@ -322,23 +266,18 @@ void table_fini(table *t)
     free((void *)t->rows);
 }
 
-static void note_store(table *t, const look *l)
+void table_apply(table *t, const look *l)
 {
     const bool answers = l->code == 0;
     memcpy(t->error, l->error, sizeof t->error);
-    if (t->since_ms != 0 && answers == t->answers)
-        return;
-    /* The first answer is no news; that there is none is. */
-    if (t->since_ms != 0 || !answers)
-        add_change(t, NULL, answers ? TABLE_STORE_BACK : TABLE_STORE_LOST, l->wall_ms);
-    t->answers = answers;
-    t->since_ms = l->wall_ms;
-}
-
-void table_apply(table *t, const look *l)
-{
-    note_store(t, l);
-    if (l->code != 0)
+    if (t->since_ms == 0 || answers != t->answers) {
+        /* The first answer is no news; that there is none is. */
+        if (t->since_ms != 0 || !answers)
+            add_change(t, NULL, answers ? TABLE_STORE_BACK : TABLE_STORE_LOST, l->wall_ms);
+        t->answers = answers;
+        t->since_ms = l->wall_ms;
+    }
+    if (!answers)
         return;
     const comparison c = {.t = t, .now = l, .last_wall_ms = t->wall_ms, .is_first = !t->was_answered};
     if (c.is_first)

@@ -238,15 +238,15 @@ static void runs_are_remembered(void **state)
     assert_int_equal(r->count, 1);
     apply_run(50100, 2000, "result=0 tries=0 missed=0 state=begun", "");
     assert_int_equal(r->count, 2);
-    assert_int_equal(r->last[1].ended_ms, 0);
+    assert_int_equal(r->last[1].ended_at_ms, 0);
     apply_run(50200, 2000, "result=3 tries=0 missed=0 state=ended", "");
     assert_int_equal(r->count, 2);
-    assert_int_equal(r->last[1].ended_ms, 2007);
+    assert_int_equal(r->last[1].ended_at_ms, 2007);
     assert_int_equal(r->last[1].result, 3);
     for (int i = 0; i < RUNS_MAX; i++)
         apply_run(50300 + i, 3000 + i, "result=0 tries=0 missed=0 state=ended", "");
     assert_int_equal(r->count, RUNS_MAX);
-    assert_int_equal(r->last[0].begun_ms, 3000);
+    assert_int_equal(r->last[0].begun_at_ms, 3000);
     APPLY(51000, held("m", "a", 1, 40000, 40000));
     assert_null(table_find(&t, "m")->runs);
 }

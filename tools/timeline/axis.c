@@ -1,4 +1,4 @@
-/* The axis of a timeline: where its ticks are, and their labels. A label is the wall clock if the log tells it, otherwise
+/* The axis of a timeline: where its ticks are, and their labels. A label is the wall clock if the log has it, otherwise
  * the time since the first line. A part of a log is drawn at the times that it has in the whole. */
 #include <inttypes.h>
 #include <time.h>

@@ -89,45 +89,34 @@ void timeline_clock_read(timeline_clock *clock, const timeline_reading *reading)
         clock->reading = *reading;
 }
 
-typedef struct census {
-    size_t used, with_store, with_wall;
-    timeline_clock *reference; /* the first that is used and has a name */
-} census;
-
-static census count_clocks(timeline_clocks *set)
-{
-    census c = {0};
-    for (size_t i = 1; i < set->boots.count; i++) {
-        timeline_clock *clock = &set->clocks[i];
-        if (!clock->used)
-            continue;
-        c.used++;
-        c.with_store += clock->reading.store_ns != NOT_KNOWN;
-        c.with_wall += clock->reading.wall_ns != NOT_KNOWN;
-        if (c.reference == NULL)
-            c.reference = clock;
-    }
-    return c;
-}
-
 timeline_agreement timeline_clocks_agree(timeline_clocks *set, int64_t *ret_wall_ns)
 {
-    const census c = count_clocks(set);
-    const bool by_store = c.with_store == c.used;
+    size_t used = 0;
+    size_t with_store = 0;
+    const timeline_clock *reference = NULL; /* the first that is used and has a name */
+    for (size_t i = 1; i < set->boots.count; i++) {
+        const timeline_clock *clock = &set->clocks[i];
+        if (!clock->used)
+            continue;
+        used++;
+        with_store += clock->reading.store_ns != NOT_KNOWN;
+        if (reference == NULL)
+            reference = clock;
+    }
+    const bool by_store = with_store == used;
     *ret_wall_ns = INT64_MIN;
-    for (size_t i = 1; c.used > 1 && i < set->boots.count; i++) {
+    for (size_t i = 1; used > 1 && i < set->boots.count; i++) {
         const timeline_reading *r = &set->clocks[i].reading;
         /* Half of the round trip lies before the store looked at its clock, as far as anybody knows. */
         set->clocks[i].shift_ns = by_store ? r->store_ns - (r->boot_ns - r->round_ns / 2) : r->wall_ns - r->boot_ns;
     }
-    if (c.reference == NULL)
+    if (reference == NULL)
         return TIMELINE_AGREED;
-    set->clocks[0].shift_ns = c.reference->shift_ns;
-    const timeline_reading *reference = &c.reference->reading;
-    *ret_wall_ns = reference->wall_ns - reference->boot_ns - c.reference->shift_ns;
-    if (set->clocks[0].used && c.used > 1)
+    set->clocks[0].shift_ns = reference->shift_ns;
+    *ret_wall_ns = reference->reading.wall_ns - reference->reading.boot_ns - reference->shift_ns;
+    if (set->clocks[0].used && used > 1)
         return TIMELINE_UNRELATED;
-    return by_store || c.used == 1 ? TIMELINE_AGREED : TIMELINE_BY_WALL;
+    return by_store || used == 1 ? TIMELINE_AGREED : TIMELINE_BY_WALL;
 }
 
 int64_t timeline_clock_common(const timeline_clock *clock, int64_t boot_ns)

@@ -26,30 +26,6 @@ static int read_file(timeline_log *log, const char *path)
     return cli_fail(COMMAND, CLI_USAGE, "line %u of %s is not a line of an event log (TIME ROW EVENT ...).", bad, path);
 }
 
-static int write_svg(const timeline *line, const char *title, const char *path)
-{
-    if (strcmp(path, "-") == 0) {
-        timeline_svg(line, title, stdout);
-        return CLI_OK; /* whether it could be written is found out at the end */
-    }
-    FILE *out = cli_open_file(COMMAND, path, "we");
-    if (out == NULL)
-        return CLI_FAILED;
-    timeline_svg(line, title, out);
-    return cli_close_file(COMMAND, out, path) ? CLI_OK : CLI_FAILED;
-}
-
-/* How far the times of several hosts can be trusted. */
-static void warn_of_clocks(timeline_agreement agreement)
-{
-    if (agreement == TIMELINE_BY_WALL)
-        cli_warn(COMMAND,
-                 "not every log tells the store's clock: the hosts are put together by their wall clocks, which may "
-                 "differ.");
-    else if (agreement == TIMELINE_UNRELATED)
-        cli_warn(COMMAND, "some lines do not tell their clock: they are drawn as if they were of the first host.");
-}
-
 int cmd_timeline(cli_globals *globals, int argc, char **argv)
 {
     const char *svg = NULL;
@@ -83,10 +59,23 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
         code = read_file(log, argv[i]);
     if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line))
         code = cli_fail(COMMAND, CLI_FAILED, "there is nothing to draw.");
-    if (code == CLI_GO)
-        warn_of_clocks(line.agreement);
-    if (code == CLI_GO && svg != NULL) {
-        code = write_svg(&line, title, svg);
+    /* How far the times of several hosts can be trusted. */
+    if (code == CLI_GO && line.agreement == TIMELINE_BY_WALL)
+        cli_warn(COMMAND,
+                 "not every log tells the store's clock: the hosts are put together by their wall clocks, which may "
+                 "differ.");
+    else if (code == CLI_GO && line.agreement == TIMELINE_UNRELATED)
+        cli_warn(COMMAND, "some lines do not tell their clock: they are drawn as if they were of the first host.");
+    if (code == CLI_GO && svg != NULL && strcmp(svg, "-") == 0) {
+        timeline_svg(&line, title, stdout);
+        code = CLI_OK; /* whether it could be written is found out at the end */
+    } else if (code == CLI_GO && svg != NULL) {
+        FILE *out = cli_open_file(COMMAND, svg, "we");
+        code = CLI_FAILED;
+        if (out != NULL) {
+            timeline_svg(&line, title, out);
+            code = cli_close_file(COMMAND, out, svg) ? CLI_OK : CLI_FAILED;
+        }
     } else if (code == CLI_GO) {
         term t;
         term_open(stdout, &t);

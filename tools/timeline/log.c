@@ -64,18 +64,12 @@ timeline_log *timeline_log_new(void)
     return log;
 }
 
-static void forget_picture(timeline_log *log)
-{
-    for (size_t i = 0; i < log->text_count; i++)
-        free(log->texts[i]);
-    log->text_count = log->segment_count = log->mark_count = 0;
-}
-
 void timeline_log_free(timeline_log *log)
 {
     if (log == NULL)
         return;
-    forget_picture(log);
+    for (size_t i = 0; i < log->text_count; i++)
+        free(log->texts[i]);
     for (size_t i = 0; i < log->count; i++)
         free(log->entries[i].text);
     free(log->entries);
@@ -158,7 +152,7 @@ static bool parse(timeline_log *log, char *line)
     return true;
 }
 
-/* A process tells its clock with its first line. The lines of the row after that are on this clock, until the process tells
+/* A process logs its clock with its first line. The lines of the row after that are on this clock, until the process tells
  * another: its host may have been booted in between. Lines before the first clock are the rest of a log whose beginning is
  * gone. */
 static void assign_clocks(timeline_log *log, size_t first)
@@ -184,17 +178,6 @@ static void assign_clocks(timeline_log *log, size_t first)
     free(known);
 }
 
-/* Anybody may have written the line, and it is going to be shown. */
-static char *escaped(const char *line)
-{
-    const size_t size = SIMBA__ESCAPED_SIZE(strlen(line)) + 8;
-    char *copy = malloc(size);
-    if (copy == NULL)
-        abort();
-    simba__escape(line, copy, size);
-    return copy;
-}
-
 unsigned timeline_log_read(timeline_log *log, FILE *in)
 {
     char *line = NULL;
@@ -207,7 +190,12 @@ unsigned timeline_log_read(timeline_log *log, FILE *in)
         if (line[0] == '\n' || line[0] == '#')
             continue;
         line[strcspn(line, "\n")] = '\0';
-        char *copy = escaped(line);
+        /* Anybody may have written the line, and it is going to be shown. */
+        const size_t room = SIMBA__ESCAPED_SIZE(strlen(line)) + 8;
+        char *copy = malloc(room);
+        if (copy == NULL)
+            abort();
+        simba__escape(line, copy, room);
         if (!parse(log, copy)) {
             free(copy);
             bad = number;
@@ -287,14 +275,6 @@ static void end_lease(timeline_log *log, size_t row, int64_t at_ns)
     s->lease_from = -1;
 }
 
-static void end_waiting(timeline_log *log, size_t row, int64_t at_ns)
-{
-    state *s = &log->states[row];
-    if (s->waiting_from >= 0)
-        add_segment(log, row, s->waiting_from, at_ns, TIMELINE_WAITING, NULL);
-    s->waiting_from = -1;
-}
-
 static void end_callback(timeline_log *log, size_t row, int64_t at_ns)
 {
     state *s = &log->states[row];
@@ -320,33 +300,14 @@ static void begin_lease(timeline_log *log, size_t row, const entry *e)
     snprintf(s->lease_text, sizeof s->lease_text, "token%.40s", until_end[0] != '\0' ? until_end : " 0");
 }
 
-static void callback(timeline_log *log, size_t row, const entry *e)
-{
-    state *s = &log->states[row];
-    const bool acquired = strncmp(e->arguments, "acquired", 8) == 0;
-    end_callback(log, row, e->at_ns);
-    s->callback_from = e->at_ns;
-    s->callback = keep(log, acquired ? "on_acquired" : "on_released", "");
-    add_mark(log, row, e->at_ns, acquired ? TIMELINE_ACQUIRED : TIMELINE_RELEASED, s->callback);
-}
-
-static void fault(timeline_log *log, size_t row, const entry *e)
-{
-    char name[64];
-    int at = 0;
-    if (sscanf(e->arguments, "%63s%n", name, &at) < 1)
-        return;
-    const char *end;
-    const int64_t until_ns = timeline_clock_common(&log->clocks.clocks[e->clock], parse_time(e->arguments + at, &end));
-    add_segment(log, row, e->at_ns, until_ns > e->at_ns ? until_ns : e->at_ns + MS, TIMELINE_FAULT,
-                keep(log, name, ""));
-}
-
 static void end_all(timeline_log *log, size_t row, int64_t at_ns)
 {
+    state *s = &log->states[row];
     end_lease(log, row, at_ns);
-    end_waiting(log, row, at_ns);
     end_callback(log, row, at_ns);
+    if (s->waiting_from >= 0)
+        add_segment(log, row, s->waiting_from, at_ns, TIMELINE_WAITING, NULL);
+    s->waiting_from = -1;
 }
 
 /* The process is dead since then; its lease remains until it is over. */
@@ -371,7 +332,7 @@ static void become_unknown(timeline_log *log, size_t row, int64_t until_ns)
         add_segment(log, row, s->heard_at, until_ns, TIMELINE_UNKNOWN, "its log says nothing more");
 }
 
-/* A living owner says when it renews, and when its lease is over. One that has said neither by then was killed, and nobody wrote
+/* A living owner logs its renewals, and the end of its lease. One that has logged neither by then was killed, and nobody wrote
  * that down, if other lines of its host are later; otherwise its log may have been taken away before. Nobody knows when it was
  * killed: not before its last line. A row that waits may be silent for long, and what it does after its last line is not known. */
 static void notice_silence(timeline_log *log, size_t row, int64_t now_ns, bool comes_back)
@@ -391,10 +352,11 @@ static void notice_silence(timeline_log *log, size_t row, int64_t now_ns, bool c
 
 static void apply(timeline_log *log, size_t row, const entry *e)
 {
+    state *s = &log->states[row];
     const char *event = e->event;
     if (strcmp(event, "start") == 0) {
         notice_silence(log, row, e->at_ns, true);
-        log->states[row].waiting_from = e->at_ns;
+        s->waiting_from = e->at_ns;
     } else if (strcmp(event, "lease") == 0) {
         begin_lease(log, row, e);
     } else if (strcmp(event, "lost") == 0) {
@@ -402,7 +364,11 @@ static void apply(timeline_log *log, size_t row, const entry *e)
         if (strcmp(e->arguments, "stopped") != 0)
             add_mark(log, row, e->at_ns, TIMELINE_LOST, keep(log, event, e->arguments));
     } else if (strcmp(event, "callback") == 0) {
-        callback(log, row, e);
+        const bool acquired = strncmp(e->arguments, "acquired", 8) == 0;
+        end_callback(log, row, e->at_ns);
+        s->callback_from = e->at_ns;
+        s->callback = keep(log, acquired ? "on_acquired" : "on_released", "");
+        add_mark(log, row, e->at_ns, acquired ? TIMELINE_ACQUIRED : TIMELINE_RELEASED, s->callback);
     } else if (strcmp(event, "returned") == 0) {
         end_callback(log, row, e->at_ns);
     } else if (strcmp(event, "request") == 0) {
@@ -414,7 +380,14 @@ static void apply(timeline_log *log, size_t row, const entry *e)
     } else if (strcmp(event, "push") == 0) {
         add_mark(log, row, e->at_ns, TIMELINE_PUSH, keep(log, "is told:", e->arguments));
     } else if (strcmp(event, "fault") == 0) {
-        fault(log, row, e);
+        char name[64];
+        const char *end;
+        int at = 0;
+        if (sscanf(e->arguments, "%63s%n", name, &at) == 1) {
+            const int64_t until_ns =
+                timeline_clock_common(&log->clocks.clocks[e->clock], parse_time(e->arguments + at, &end));
+            add_segment(log, row, e->at_ns, max64(until_ns, e->at_ns + MS), TIMELINE_FAULT, keep(log, name, ""));
+        }
     } else if (strcmp(event, "stopped") == 0) {
         end_all(log, row, e->at_ns);
     } else if (strcmp(event, "killed") == 0) {
@@ -422,8 +395,8 @@ static void apply(timeline_log *log, size_t row, const entry *e)
     }
     if (strcmp(event, "clock") == 0)
         return; /* this line stands before the event that it is about, such as a new start */
-    log->states[row].heard_at = e->at_ns;
-    log->states[row].clock = e->clock;
+    s->heard_at = e->at_ns;
+    s->clock = e->clock;
 }
 
 /* The rows by name, and where each ended up. */
@@ -448,20 +421,6 @@ static void find_rows(timeline_log *log)
     }
 }
 
-/* Put all lines on one clock, and into order. */
-static timeline_agreement put_in_order(timeline_log *log, int64_t *ret_wall_ns)
-{
-    const timeline_agreement agreement = timeline_clocks_agree(&log->clocks, ret_wall_ns);
-    for (size_t i = 0; i < log->count; i++) {
-        entry *e = &log->entries[i];
-        timeline_clock *clock = &log->clocks.clocks[e->clock];
-        e->at_ns = timeline_clock_common(clock, e->at_ns);
-        clock->heard_ns = e->at_ns > clock->heard_ns ? e->at_ns : clock->heard_ns;
-    }
-    qsort(log->entries, log->count, sizeof *log->entries, by_time);
-    return agreement;
-}
-
 /* What the wall clock shows where the picture begins; 0: not known. */
 static int64_t wall_ms(const timeline_log *log, int64_t wall_ns)
 {
@@ -471,19 +430,19 @@ static int64_t wall_ms(const timeline_log *log, int64_t wall_ns)
     return at_ns / MS + log->from_ms;
 }
 
-/* A row that says something after the end of the picture was alive there, unless it says that it begins anew. */
-static void look_ahead(state *s, const entry *e)
-{
-    if (s->next == NEXT_NONE && strcmp(e->event, "clock") != 0)
-        s->next = strcmp(e->event, "start") == 0 ? NEXT_START : NEXT_OTHER;
-}
-
 bool timeline_log_draw(timeline_log *log, int64_t from_ms, int64_t to_ms, timeline *ret_line)
 {
     int64_t wall_ns;
     if (log->count == 0)
         return false;
-    const timeline_agreement agreement = put_in_order(log, &wall_ns);
+    /* Put all lines on one clock, and into order. */
+    const timeline_agreement agreement = timeline_clocks_agree(&log->clocks, &wall_ns);
+    for (entry *e = log->entries; e < log->entries + log->count; e++) {
+        timeline_clock *clock = &log->clocks.clocks[e->clock];
+        e->at_ns = timeline_clock_common(clock, e->at_ns);
+        clock->heard_ns = max64(e->at_ns, clock->heard_ns);
+    }
+    qsort(log->entries, log->count, sizeof *log->entries, by_time);
     log->zero_ns = log->entries[0].at_ns;
     log->from_ms = from_ms;
     const int64_t last_ns = log->entries[log->count - 1].at_ns;
@@ -494,8 +453,13 @@ bool timeline_log_draw(timeline_log *log, int64_t from_ms, int64_t to_ms, timeli
     size_t i = 0;
     for (; i < log->count && log->entries[i].at_ns <= end_ns; i++)
         apply(log, log->places[log->entries[i].row], &log->entries[i]);
-    for (; i < log->count; i++)
-        look_ahead(&log->states[log->places[log->entries[i].row]], &log->entries[i]);
+    /* A row that has a line after the end of the picture was alive there, unless it begins anew. */
+    for (; i < log->count; i++) {
+        const entry *e = &log->entries[i];
+        state *s = &log->states[log->places[e->row]];
+        if (s->next == NEXT_NONE && strcmp(e->event, "clock") != 0)
+            s->next = strcmp(e->event, "start") == 0 ? NEXT_START : NEXT_OTHER;
+    }
     for (size_t row = 0; row < log->names.count; row++) {
         if (log->states[row].next != NEXT_OTHER)
             notice_silence(log, row, end_ns, log->states[row].next == NEXT_START);

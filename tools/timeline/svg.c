@@ -56,28 +56,6 @@ static int middle(size_t row)
     return (int)(TOP + row * ROW + ROW / 2);
 }
 
-static void end_with_title(const drawing *d, const char *text)
-{
-    if (text == NULL || text[0] == '\0') {
-        fputs("/>\n", d->out);
-        return;
-    }
-    fputs("><title>", d->out);
-    escape(d->out, text);
-    fputs("</title></rect>\n", d->out);
-}
-
-static void rect(const drawing *d, const timeline_segment *segment, int y, int height, const char *class)
-{
-    const int64_t from = x10(d, segment->from_ms);
-    const int64_t to = x10(d, segment->to_ms);
-    const int64_t width = to - from > 8 ? to - from : 8;
-    fprintf(d->out,
-            "<rect class=\"%s\" x=\"%" PRId64 ".%" PRId64 "\" y=\"%d\" width=\"%" PRId64 ".%" PRId64 "\" height=\"%d\"",
-            class, from / 10, from % 10, y, width / 10, width % 10, height);
-    end_with_title(d, segment->text);
-}
-
 static void segment(const drawing *d, const timeline_segment *s)
 {
     static const struct {
@@ -93,8 +71,22 @@ static void segment(const drawing *d, const timeline_segment *s)
         [TIMELINE_OWNER] = {"ttl", -BAND / 2, BAND},
         [TIMELINE_CALLBACK] = {"callback", BAND / 2 + 2, 4},
     };
-    if (shapes[s->kind].class != NULL)
-        rect(d, s, middle(s->row) + shapes[s->kind].top, shapes[s->kind].height, shapes[s->kind].class);
+    const int64_t from = x10(d, s->from_ms);
+    const int64_t to = x10(d, s->to_ms);
+    const int64_t width = to - from > 8 ? to - from : 8;
+    if (shapes[s->kind].class == NULL)
+        return;
+    fprintf(d->out,
+            "<rect class=\"%s\" x=\"%" PRId64 ".%" PRId64 "\" y=\"%d\" width=\"%" PRId64 ".%" PRId64 "\" height=\"%d\"",
+            shapes[s->kind].class, from / 10, from % 10, middle(s->row) + shapes[s->kind].top, width / 10, width % 10,
+            shapes[s->kind].height);
+    if (s->text == NULL || s->text[0] == '\0') {
+        fputs("/>\n", d->out);
+        return;
+    }
+    fputs("><title>", d->out);
+    escape(d->out, s->text);
+    fputs("</title></rect>\n", d->out);
 }
 
 static void sign_at(FILE *out, timeline_sign sign, int64_t x, int y, const char *text)
@@ -222,43 +214,17 @@ static void style(FILE *out)
           out);
 }
 
-static int left_for(const timeline *line)
-{
-    int left = LEFT_MIN;
-    for (size_t i = 0; i < line->row_count && left < LEFT_MAX; i++) {
-        const int needed = 24 + term_columns(line->rows[i].name) * CHARACTER;
-        left = needed > left ? needed : left;
-    }
-    return left < LEFT_MAX ? left : LEFT_MAX;
-}
-
-/* The name, and where its place is too narrow the whole of it under the pointer. */
-static void name_row(const drawing *d, size_t row)
-{
-    const char *name = d->line->rows[row].name;
-    fprintf(d->out, "<svg width=\"%d\" height=\"%d\" y=\"%d\"><text class=\"name\" x=\"12\" y=\"%d\">", d->left - 8,
-            ROW, middle(row) - ROW / 2, ROW / 2 + 4);
-    escape(d->out, name);
-    fputs("<title>", d->out);
-    escape(d->out, name);
-    fputs("</title></text></svg>\n", d->out);
-}
-
-static void caption(const drawing *d, const char *title)
-{
-    char day[64];
-    fputs("<text class=\"title\" x=\"12\" y=\"24\">", d->out);
-    escape(d->out, title);
-    fputs("</text>\n", d->out);
-    if (timeline_axis_caption(d->line, day, sizeof day))
-        fprintf(d->out, "<text class=\"day\" x=\"%d\" y=\"24\">%s</text>\n", WIDTH - RIGHT, day);
-}
-
 void timeline_svg(const timeline *line, const char *title, FILE *out)
 {
     static const timeline_kind order[] = {TIMELINE_FAULT,      TIMELINE_UNKNOWN, TIMELINE_WAITING, TIMELINE_REMAINS,
                                           TIMELINE_TRANSITION, TIMELINE_OWNER,   TIMELINE_CALLBACK};
-    const drawing d = {.line = line, .out = out, .left = left_for(line)};
+    drawing d = {.line = line, .out = out, .left = LEFT_MIN};
+    char day[64];
+    for (size_t i = 0; i < line->row_count; i++) {
+        const int needed = 24 + term_columns(line->rows[i].name) * CHARACTER;
+        d.left = needed > d.left ? needed : d.left;
+    }
+    d.left = d.left < LEFT_MAX ? d.left : LEFT_MAX;
     const int height = TOP + (int)line->row_count * ROW + 44 + LEGEND_LINE;
     fprintf(
         out,
@@ -266,7 +232,11 @@ void timeline_svg(const timeline *line, const char *title, FILE *out)
         WIDTH, height, WIDTH, height);
     style(out);
     fprintf(out, "<rect width=\"%d\" height=\"%d\" class=\"page\"/>\n", WIDTH, height);
-    caption(&d, title);
+    fputs("<text class=\"title\" x=\"12\" y=\"24\">", out);
+    escape(out, title);
+    fputs("</text>\n", out);
+    if (timeline_axis_caption(line, day, sizeof day))
+        fprintf(out, "<text class=\"day\" x=\"%d\" y=\"24\">%s</text>\n", WIDTH - RIGHT, day);
     axis(&d);
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
         for (size_t i = 0; i < line->segment_count; i++)
@@ -276,8 +246,15 @@ void timeline_svg(const timeline *line, const char *title, FILE *out)
         if (line->marks[i].at_ms <= line->to_ms)
             sign_at(out, line->marks[i].sign, x10(&d, line->marks[i].at_ms), middle(line->marks[i].row),
                     line->marks[i].text);
-    for (size_t i = 0; i < line->row_count; i++)
-        name_row(&d, i);
+    /* The names, and where their place is too narrow the whole of them under the pointer. */
+    for (size_t i = 0; i < line->row_count; i++) {
+        fprintf(out, "<svg width=\"%d\" height=\"%d\" y=\"%d\"><text class=\"name\" x=\"12\" y=\"%d\">", d.left - 8,
+                ROW, middle(i) - ROW / 2, ROW / 2 + 4);
+        escape(out, line->rows[i].name);
+        fputs("<title>", out);
+        escape(out, line->rows[i].name);
+        fputs("</title></text></svg>\n", out);
+    }
     legend(&d);
     fputs("</svg>\n", out);
 }

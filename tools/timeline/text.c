@@ -60,20 +60,14 @@ static unsigned column_of(const canvas *c, int64_t ms)
     return column < c->columns ? (unsigned)column : c->columns;
 }
 
-static unsigned longest_name(const timeline *line)
-{
-    int longest = 0;
-    for (size_t i = 0; i < line->row_count; i++) {
-        const int columns = term_columns(line->rows[i].name);
-        longest = columns > longest ? columns : longest;
-    }
-    return (unsigned)longest;
-}
-
 static canvas prepare(const timeline *line, const term *t)
 {
     canvas c = {.line = line, .t = t};
-    c.margin = INDENT + longest_name(line) + 2;
+    for (size_t i = 0; i < line->row_count; i++) {
+        const unsigned columns = (unsigned)term_columns(line->rows[i].name);
+        c.margin = columns > c.margin ? columns : c.margin;
+    }
+    c.margin += INDENT + 2;
     /* A label may stand over the last tick and reach a little beyond it. */
     const unsigned taken = c.margin + 3;
     c.columns = t->width > taken + LABEL_ROOM ? t->width - taken : LABEL_ROOM;
@@ -127,17 +121,6 @@ static void print_scale(const canvas *c)
     fprintf(c->t->stream, "%s\n", term_off(c->t));
 }
 
-static void fill_segment(const canvas *c, const timeline_segment *segment, unsigned char *cells)
-{
-    const unsigned char cell = (unsigned char)(CELL_KIND + segment->kind);
-    const unsigned from = column_of(c, segment->from_ms);
-    const unsigned to = column_of(c, segment->to_ms);
-    for (unsigned column = from; column < c->columns && (column < to || column == from); column++) {
-        if (cell > cells[column])
-            cells[column] = cell;
-    }
-}
-
 /* One byte for each column of each row, so that segments and marks are gone through once, however many rows there are. */
 static unsigned char *fill_cells(const canvas *c)
 {
@@ -146,8 +129,14 @@ static unsigned char *fill_cells(const canvas *c)
         abort();
     for (size_t i = 0; i < c->line->segment_count; i++) {
         const timeline_segment *segment = &c->line->segments[i];
-        if (segment->to_ms > segment->from_ms && segment->kind != TIMELINE_CALLBACK)
-            fill_segment(c, segment, cells + segment->row * c->columns);
+        const unsigned char cell = (unsigned char)(CELL_KIND + segment->kind);
+        const unsigned from = column_of(c, segment->from_ms);
+        const unsigned to = column_of(c, segment->to_ms);
+        unsigned char *row = cells + segment->row * c->columns;
+        if (segment->to_ms <= segment->from_ms || segment->kind == TIMELINE_CALLBACK)
+            continue;
+        for (unsigned column = from; column < c->columns && (column < to || column == from); column++)
+            row[column] = cell > row[column] ? cell : row[column];
     }
     for (size_t i = 0; i < c->line->mark_count; i++) {
         const timeline_mark *mark = &c->line->marks[i];

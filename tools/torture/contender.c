@@ -20,14 +20,14 @@
 #define STATS_NS (100 * MS)          /* how often it asks whether the store has failed requests */
 #define UNTIL_MAX_NS (86400000 * MS) /* a day: leases that are longer are reported as that long */
 
-typedef struct post {
+typedef struct watched {
     struct process *process;
     unsigned mutex;
     simba_contender *contender;
     bool acts;             /* between on_acquired and on_released */
     torture_event pending; /* looks that were not reported yet; token 0: none */
     int64_t until_ns;      /* the end of the lease that was reported last */
-} post;
+} watched;
 
 typedef struct process {
     simba_client *client;
@@ -36,7 +36,7 @@ typedef struct process {
     int64_t epoch_ns;
     bool reports_owners;
     pthread_mutex_t lock; /* callbacks come on other threads */
-    post posts[TORTURE_MUTEXES_MAX];
+    watched mutexes[TORTURE_MUTEXES_MAX];
     unsigned count;
     int64_t looked_ns; /* when it looked last */
     int64_t asked_ns;  /* when it last asked for statistics */
@@ -61,7 +61,7 @@ static void report(const process *p, torture_event event)
 
 /* --- looking --------------------------------------------------------------------------------------- */
 
-static void report_pending(post *at)
+static void report_pending(watched *at)
 {
     if (at->pending.token == 0)
         return;
@@ -73,7 +73,7 @@ static void report_pending(post *at)
 /* Looks at the lease, as a program does before it acts. It reads the clock before the lease, so that the end that is
  * reported is never later than the truth, and again after it, so that nothing is claimed of the time before the lease was
  * seen. With the lock. */
-static void look(post *at)
+static void look(watched *at)
 {
     simba_lease lease = SIMBA_LEASE_INIT;
     if (!at->acts)
@@ -100,7 +100,7 @@ static void look(post *at)
 
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
-    post *at = user;
+    watched *at = user;
     (void)contender;
     (void)state;
     pthread_mutex_lock(&at->process->lock);
@@ -113,7 +113,7 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 /* The mutex is given back after this has returned, and nothing is done as leader any more. */
 static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
-    post *at = user;
+    watched *at = user;
     torture_event event = {.kind = TORTURE_RELEASED, .mutex = at->mutex, .token = state->before.token};
     (void)contender;
     pthread_mutex_lock(&at->process->lock);
@@ -127,7 +127,7 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 
 static void on_changed(simba_contender *contender, const simba_state *state, void *user)
 {
-    const post *at = user;
+    const watched *at = user;
     torture_event event = {.kind = TORTURE_SEES, .mutex = at->mutex, .token = state->after.token};
     (void)contender;
     event.at_ns = now_ns(at->process);
@@ -151,15 +151,6 @@ static void look_around(process *p)
     p->asked_ns = at_ns;
 }
 
-static void look_at_all(process *p)
-{
-    pthread_mutex_lock(&p->lock);
-    for (unsigned i = 0; i < p->count; i++)
-        look(&p->posts[i]);
-    look_around(p);
-    pthread_mutex_unlock(&p->lock);
-}
-
 /* --- contending ------------------------------------------------------------------------------------- */
 
 static int start(process *p)
@@ -167,7 +158,7 @@ static int start(process *p)
     int code = 0;
     report(p, (torture_event){.kind = TORTURE_CONTENDS, .at_ns = now_ns(p)});
     for (unsigned i = 0; i < p->count && code == 0; i++)
-        code = simba_contender_start(p->posts[i].contender);
+        code = simba_contender_start(p->mutexes[i].contender);
     p->looked_ns = now_ns(p); /* stopping took its time, and that was not the host's fault */
     return code;
 }
@@ -175,7 +166,7 @@ static int start(process *p)
 static void stop(process *p)
 {
     for (unsigned i = 0; i < p->count; i++)
-        (void)simba_contender_stop(p->posts[i].contender); /* a store that cannot be told is a thing to expect here */
+        (void)simba_contender_stop(p->mutexes[i].contender); /* a store that cannot be reached is to be expected here */
     report(p, (torture_event){.kind = TORTURE_STOPPED, .at_ns = now_ns(p)});
 }
 
@@ -187,7 +178,11 @@ static int contend(process *p, const sigset_t *orders)
         const int number = sigtimedwait(orders, NULL, &pause);
         if (number == SIGTERM)
             break;
-        look_at_all(p);
+        pthread_mutex_lock(&p->lock);
+        for (unsigned i = 0; i < p->count; i++)
+            look(&p->mutexes[i]);
+        look_around(p);
+        pthread_mutex_unlock(&p->lock);
         if (number == SIGUSR1) {
             stop(p);
             code = start(p);
@@ -202,7 +197,7 @@ static int make_contenders(process *p, char **mutexes, const char *id, simba_err
     int code = 0;
     for (unsigned i = 0; i < p->count && code == 0; i++) {
         simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-        post *at = &p->posts[i];
+        watched *at = &p->mutexes[i];
         at->process = p;
         at->mutex = i;
         options.id = id;
@@ -263,7 +258,7 @@ int cmd_torture_contender(cli_globals *globals, int argc, char **argv)
     if (error.code == 0)
         error.code = contend(&p, &orders);
     for (unsigned i = 0; i < p.count; i++)
-        simba_contender_free(p.posts[i].contender);
+        simba_contender_free(p.mutexes[i].contender);
     simba_client_close(p.client);
     return error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error);
 }

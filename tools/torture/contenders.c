@@ -100,7 +100,7 @@ static void become(pid_t parent, int out, char *const argv[])
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    /* By its name where that can be had: as /proc/self/exe it would be the tool that runs us, under valgrind say. */
+    /* By its name where that can be had: as /proc/self/exe it would be the tool that runs this process, such as valgrind. */
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length > 0) {
@@ -270,7 +270,7 @@ static void read_node(torture_contenders *contenders, int number)
     node->text_length -= (size_t)(line - node->text);
     memmove(node->text, line, node->text_length + 1);
     if (node->text_length == sizeof node->text - 1)
-        node->text_length = 0; /* that is no line of ours */
+        node->text_length = 0; /* that is no line of a history */
 }
 
 bool torture_contenders_listen(torture_contenders *contenders, int other_fd, int64_t until_ns)
@@ -308,7 +308,7 @@ bool torture_contenders_listen(torture_contenders *contenders, int other_fd, int
 
 /* --- faults ----------------------------------------------------------------------------------------- */
 
-/* All that it has said is read before another process gets its place. */
+/* All its lines are read before another process gets its place. */
 static void kill_node(torture_contenders *contenders, int number)
 {
     torture_node *node = &contenders->nodes[number];

@@ -1,4 +1,4 @@
-/* The contender processes of `simba torture` and `simba demo`: starts them, does to them what the plan wants, takes in what they say, and makes
+/* The contender processes of `simba torture` and `simba demo`: starts them, does to them what the plan wants, reads their reports, and makes
  * sure that none is left behind. Everything that happens goes into the history. */
 #ifndef SIMBA_CLI_TORTURE_CONTENDERS_H
 #define SIMBA_CLI_TORTURE_CONTENDERS_H

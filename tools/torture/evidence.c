@@ -1,4 +1,4 @@
-/* What the judge finds in a history: who led when, by what the contenders said of themselves; and the troubles of each
+/* What the judge finds in a history: who led when, by the reports of the contenders; and the troubles of each
  * contender, for which the judge asks before it calls a loss or a long wait a broken promise. */
 #include <stdlib.h>
 #include <string.h>

@@ -15,8 +15,8 @@
 #define TORTURE_KINDS(X)                                                                                               \
     X(CONTENDS, "contends") /* it has been started, and wants all mutexes */                                           \
     X(HOLDS, "holds")       /* it looked before it acted, and its lease was valid; see torture_event */                \
-    X(RELEASED, "released") /* it has been told that it leads no more; what: why */                                    \
-    X(SEES, "sees")         /* it has heard who leads now, if it is to tell; what: the id, or nothing */               \
+    X(RELEASED, "released") /* its leadership has ended; what: why */                                                  \
+    X(SEES, "sees")         /* it has heard who leads now, if it reports that; what: the id, or nothing */             \
     X(STOPPED, "stopped")   /* it has stopped as it was asked to, and contends no more */                              \
     X(LATE, "late")         /* the host did not let it run from `at` to `to` */                                        \
     X(FAILED, "failed")     /* the store failed requests of it between `at` and `to` */                                \

@@ -63,7 +63,7 @@ typedef struct torture_reign {
     int64_t claim_ns;    /* nobody else may lead before this: the lease, as far as it was not given back */
     bool released;
     bool killed;
-    char why[32]; /* as the contender was told */
+    char why[32]; /* as the library gave it */
 } torture_reign;
 
 typedef struct torture_finding {

@@ -71,22 +71,16 @@ int torture_target_find(torture_target *target)
 
 /* --- links ---------------------------------------------------------------------------------------- */
 
-static void drop(direction *d)
-{
-    while (d->first != NULL) {
-        piece *next = d->first->next;
-        free(d->first);
-        d->first = next;
-    }
-    *d = (direction){0};
-}
-
 static void hang_up(proxied *link)
 {
     for (int side = 0; side < 2; side++) {
         close(link->fds[side]);
         link->fds[side] = -1;
-        drop(&link->directions[side]);
+        for (piece *p = link->directions[side].first, *next; p != NULL; p = next) {
+            next = p->next;
+            free(p);
+        }
+        link->directions[side] = (direction){0};
     }
 }
 
@@ -94,14 +88,6 @@ static bool passes(const torture_proxy *proxy, int from)
 {
     return proxy->network == TORTURE_PASS || proxy->network == TORTURE_SLOW ||
            (proxy->network == TORTURE_NO_ANSWERS && from == 0) || (proxy->network == TORTURE_NO_REQUESTS && from == 1);
-}
-
-static proxied *unused_link(torture_proxy *proxy)
-{
-    for (unsigned i = 0; i < TORTURE_LINKS_MAX; i++)
-        if (proxy->links[i].fds[0] < 0)
-            return &proxy->links[i];
-    return NULL;
 }
 
 /* Begin to connect. Returns the socket, or -1. */
@@ -119,40 +105,26 @@ static int call_server(const listener *at)
     return -1;
 }
 
-static void try_next_address(listener *at)
-{
-    at->address = (at->address + 1) % at->target->count;
-}
-
 static void accept_link(torture_proxy *proxy, unsigned target)
 {
     const int on = 1;
     listener *at = &proxy->listeners[target];
+    proxied *link = NULL;
     const int client = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (client < 0)
         return;
-    proxied *link = proxy->network == TORTURE_CLOSED ? NULL : unused_link(proxy);
+    for (unsigned i = 0; i < TORTURE_LINKS_MAX && link == NULL && proxy->network != TORTURE_CLOSED; i++)
+        if (proxy->links[i].fds[0] < 0)
+            link = &proxy->links[i];
     const int server = link != NULL ? call_server(at) : -1;
     if (server < 0) {
         if (link != NULL)
-            try_next_address(at);
+            at->address = (at->address + 1) % at->target->count;
         close(client);
         return;
     }
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     *link = (proxied){.fds = {client, server}, .connecting = true, .target = target};
-}
-
-/* The connection to the server has come about or failed. False: it has failed. */
-static bool has_connected(torture_proxy *proxy, proxied *link)
-{
-    int error = 0;
-    socklen_t size = sizeof error;
-    link->connecting = false;
-    if (getsockopt(link->fds[1], SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0)
-        return true;
-    try_next_address(&proxy->listeners[link->target]);
-    return false;
 }
 
 /* Read from one side. False: the link is broken. */
@@ -208,19 +180,6 @@ static bool may_read(const torture_proxy *proxy, const proxied *link, int from)
     return passes(proxy, from) && !link->directions[from].ended && link->directions[from].held < HELD_MAX;
 }
 
-static bool may_write(const torture_proxy *proxy, const proxied *link, int from, int64_t now_ns)
-{
-    const piece *first = link->directions[from].first;
-    return passes(proxy, from) && first != NULL && first->due_ns <= now_ns;
-}
-
-static short events_of(const torture_proxy *proxy, const proxied *link, int side, int64_t now_ns)
-{
-    if (link->connecting)
-        return side == 1 ? POLLOUT : 0;
-    return (short)((may_read(proxy, link, side) ? POLLIN : 0) | (may_write(proxy, link, !side, now_ns) ? POLLOUT : 0));
-}
-
 unsigned torture_proxy_wait_for(torture_proxy *proxy, struct pollfd *fds, int64_t now_ns, int64_t *wake_ns)
 {
     unsigned count = 0;
@@ -229,13 +188,19 @@ unsigned torture_proxy_wait_for(torture_proxy *proxy, struct pollfd *fds, int64_
     for (unsigned i = 0; i < TORTURE_LINKS_MAX; i++) {
         const proxied *link = &proxy->links[i];
         for (int side = 0; side < 2; side++) {
-            const short events = link->fds[0] < 0 ? 0 : events_of(proxy, link, side, now_ns);
+            const piece *own = link->directions[side].first;
+            const piece *other = link->directions[!side].first;
+            short events = 0;
+            if (link->fds[0] >= 0 && link->connecting)
+                events = side == 1 ? POLLOUT : 0;
+            else if (link->fds[0] >= 0)
+                events = (short)((may_read(proxy, link, side) ? POLLIN : 0) |
+                                 (passes(proxy, !side) && other != NULL && other->due_ns <= now_ns ? POLLOUT : 0));
             /* Leave a descriptor out if no event of it is wanted: poll reports a closed socket even to a caller that asks
              * for no event. */
             fds[count++] = (struct pollfd){.fd = events != 0 ? link->fds[side] : -1, .events = events};
-            const piece *first = link->directions[side].first;
-            if (passes(proxy, side) && first != NULL && first->due_ns > now_ns && first->due_ns < *wake_ns)
-                *wake_ns = first->due_ns;
+            if (passes(proxy, side) && own != NULL && own->due_ns > now_ns && own->due_ns < *wake_ns)
+                *wake_ns = own->due_ns;
         }
     }
     return count;
@@ -244,8 +209,19 @@ unsigned torture_proxy_wait_for(torture_proxy *proxy, struct pollfd *fds, int64_
 /* False: the link is broken, or has ended. */
 static bool work_link(torture_proxy *proxy, proxied *link, const struct pollfd *fds, int64_t now_ns)
 {
-    if (link->connecting)
-        return fds[1].revents == 0 || has_connected(proxy, link);
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (link->connecting && fds[1].revents == 0)
+        return true;
+    if (link->connecting) {
+        /* The connection to the server has come about or failed. */
+        link->connecting = false;
+        if (getsockopt(link->fds[1], SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0)
+            return true;
+        listener *at = &proxy->listeners[link->target];
+        at->address = (at->address + 1) % at->target->count;
+        return false;
+    }
     for (int from = 0; from < 2; from++) {
         if (!passes(proxy, from))
             continue;
@@ -282,20 +258,9 @@ void torture_proxy_set(torture_proxy *proxy, torture_network network, int64_t la
 
 /* --- beginning and end ------------------------------------------------------------------------------ */
 
-static bool open_listener(listener *at)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    at->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (at->fd < 0 || bind(at->fd, (struct sockaddr *)&address, size) != 0 || listen(at->fd, TORTURE_LINKS_MAX) != 0 ||
-        getsockname(at->fd, (struct sockaddr *)&address, &size) != 0)
-        return false;
-    at->port = ntohs(address.sin_port);
-    return true;
-}
-
 torture_proxy *torture_proxy_new(const torture_target *targets, unsigned count)
 {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     torture_proxy *proxy = calloc(1, sizeof *proxy);
     if (proxy == NULL)
         return NULL;
@@ -303,13 +268,18 @@ torture_proxy *torture_proxy_new(const torture_target *targets, unsigned count)
         proxy->links[i].fds[0] = proxy->links[i].fds[1] = -1;
     for (unsigned i = 0; i < count; i++) {
         listener *at = &proxy->listeners[proxy->listener_count++];
+        socklen_t size = sizeof address;
+        address.sin_port = 0;
         *at = (listener){.target = &targets[i]};
-        if (!open_listener(at)) {
+        at->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (at->fd < 0 || bind(at->fd, (struct sockaddr *)&address, size) != 0 ||
+            listen(at->fd, TORTURE_LINKS_MAX) != 0 || getsockname(at->fd, (struct sockaddr *)&address, &size) != 0) {
             const int error = errno;
             torture_proxy_free(proxy);
             errno = error;
             return NULL;
         }
+        at->port = ntohs(address.sin_port);
     }
     return proxy;
 }

@@ -1,4 +1,4 @@
-/* The network between one contender and its store: a TCP proxy that can be told to break it. It has no thread: its owner
+/* The network between one contender and its store: a TCP proxy that breaks it on demand. It has no thread: its owner
  * asks which descriptors it waits for, polls them with its own, and lets it work. */
 #ifndef SIMBA_CLI_TORTURE_PROXY_H
 #define SIMBA_CLI_TORTURE_PROXY_H

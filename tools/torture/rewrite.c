@@ -42,21 +42,6 @@ static const kind_of_store kinds[] = {
     {"kubernetes", "6443", NULL},
 };
 
-static const kind_of_store *kind_of(const simba_url *url)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (strcmp(kinds[i].scheme, simba_url_scheme(url)) == 0)
-            return &kinds[i];
-    return NULL;
-}
-
-static bool is_one_of(const char *word, const char *const *words)
-{
-    while (*words != NULL && strcmp(*words, word) != 0)
-        words++;
-    return *words != NULL;
-}
-
 static bool has_any(const simba_url *url, const char *const *keys)
 {
     while (*keys != NULL && simba_url_query(url, *keys) == NULL)
@@ -80,7 +65,10 @@ static bool postgresql_checks_name(const simba_url *url)
     static const char *const without[] = {"disable", "allow", "prefer", "require", "verify-ca", NULL};
     const char *mode = simba_url_query(url, "sslmode");
     mode = mode != NULL ? mode : getenv("PGSSLMODE");
-    return mode == NULL || !is_one_of(mode, without);
+    for (const char *const *one = without; mode != NULL && *one != NULL; one++)
+        if (strcmp(*one, mode) == 0)
+            return false;
+    return true;
 }
 
 /* Why this one cannot be rewritten although others of its kind can; NULL: it can. */
@@ -126,36 +114,33 @@ static bool read_target(const char *text, size_t length, const char *port, tortu
     return true;
 }
 
-static unsigned read_targets(const char *authority, const char *port, torture_target ret_targets[TORTURE_TARGETS_MAX])
-{
-    unsigned count = 0;
-    for (const char *at = authority;; at++) {
-        const size_t length = strcspn(at, ",");
-        if (count == TORTURE_TARGETS_MAX || !read_target(at, length, port, &ret_targets[count]))
-            return 0;
-        count++;
-        at += length;
-        if (*at == '\0')
-            return count;
-    }
-}
-
 unsigned torture_targets(const char *url, torture_target ret_targets[TORTURE_TARGETS_MAX], const char **ret_reason)
 {
     simba_url *parsed = NULL;
+    const kind_of_store *kind = NULL;
     unsigned count = 0;
-    if (simba_url_parse(url, NULL, &parsed) < 0) {
-        *ret_reason = NOT_KNOWN;
+    *ret_reason = NOT_KNOWN;
+    if (simba_url_parse(url, NULL, &parsed) < 0)
         return 0;
-    }
-    const kind_of_store *kind = kind_of(parsed);
-    *ret_reason = kind == NULL ? NOT_KNOWN : kind->port == NULL ? kind->reason : objection(parsed);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].scheme, simba_url_scheme(parsed)) == 0)
+            kind = &kinds[i];
+    if (kind != NULL)
+        *ret_reason = kind->port == NULL ? kind->reason : objection(parsed);
     if (*ret_reason == NULL) {
-        count = read_targets(simba_url_authority(parsed), kind->port, ret_targets);
-        *ret_reason = count > 0 ? NULL : TOO_MANY;
+        /* The hosts of the authority, between commas. */
+        for (const char *at = simba_url_authority(parsed); at != NULL; at = *at == ',' ? at + 1 : NULL) {
+            const size_t length = strcspn(at, ",");
+            if (count == TORTURE_TARGETS_MAX || !read_target(at, length, kind->port, &ret_targets[count])) {
+                *ret_reason = TOO_MANY;
+                break;
+            }
+            count++;
+            at += length;
+        }
     }
     simba_url_free(parsed);
-    return count;
+    return *ret_reason == NULL ? count : 0;
 }
 
 char *torture_rewrite(const char *url, const int *ports, unsigned count)

@@ -35,7 +35,7 @@ static int open_store(const cli_globals *globals, const torture_options *options
 #define SESSION_MIN_MS 3000
 
 /* How long trouble must last at least to cost somebody the leadership: half of what docs/safety.md promises, because an outage ends
- * later for us than for the network. 0: no promise, any trouble is a cause. */
+ * later for a contender than for the network. 0: no promise, any trouble is a cause. */
 static int64_t outage_ms(const simba_settings *settings)
 {
     const simba_timing *timing = &settings->timing;

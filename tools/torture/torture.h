@@ -43,7 +43,7 @@ typedef struct torture_outcome {
 } torture_outcome;
 
 /* Start the contenders, torment them for as long as was asked for, and stop them. When it returns none of them is left. Returns
- * CLI_GO or an exit code, and then all has been said. */
+ * CLI_GO or an exit code, after a message. */
 int torture_run(const torture_options *options, torture_outcome *ret_outcome);
 
 /* --- store.c --------------------------------------------------------------------------------------- */
