@@ -46,15 +46,15 @@ endif()
 # How many seconds the long tests take, roughly: the first pattern that matches counts. ctest begins with them, so that no long one is
 # left alone at the end.
 set(_test_costs
-    "^sim\\.(sim|promises)$=90"
+    "^sim\\.(sim|promises)$|^tck\\.kubernetes$=90"
     "^sim\\.(explore|schedules)$=50"
     "^faults\\.redis_(cluster|outage)$=70"
     "^faults\\.(mysql|postgresql)$=60"
-    "^backends\\.postgresql_failover$=60"
+    "^backends\\.(postgresql_failover|etcd_memory)$=60"
     "^tck\\.redis=60"
     "^tck\\.|^mysql8\\.tck$=50"
     "^faults\\.exit$|^faults\\.sweep_alloc|^install\\.docs$=45"
-    "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
+    "^backends\\.(zookeeper_hostile|etcd_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
     "^faults\\.|^torture\\.|^python\\.|^install\\.|^examples\\.hold$=20"
     "^cli\\.=10")
 
