@@ -46,15 +46,15 @@ endif()
 # How many seconds the long tests take, roughly: the first pattern that matches counts. ctest begins with them, so that no long one is
 # left alone at the end.
 set(_test_costs
-    "^sim\\.(sim|promises)$=90"
+    "^sim\\.(sim|promises)$|^tck\\.kubernetes$=90"
     "^sim\\.(explore|schedules)$=50"
     "^faults\\.redis_(cluster|outage)$=70"
     "^faults\\.(mysql|postgresql)$=60"
-    "^backends\\.postgresql_failover$=60"
+    "^backends\\.(postgresql_failover|etcd_memory)$=60"
     "^tck\\.redis=60"
     "^tck\\.|^mysql8\\.tck$=50"
     "^faults\\.exit$|^faults\\.sweep_alloc|^install\\.docs$=45"
-    "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
+    "^backends\\.(zookeeper_hostile|etcd_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
     "^faults\\.|^torture\\.|^python\\.|^install\\.|^examples\\.hold$=20"
     "^cli\\.=10")
 
@@ -191,10 +191,10 @@ foreach(_label IN LISTS _labels)
         if(_store STREQUAL SERVE AND NOT TARGET PkgConfig::HTTP)
             continue() # so may `simba serve`
         endif()
-        # These are about code of one thread, or about what one thread makes of bytes, or run the kit, whose threads are seen
-        # elsewhere: ThreadSanitizer need not see it.
+        # These are about code of one thread, or about what one thread makes of bytes or of another program, or run the kit, whose
+        # threads are seen elsewhere: ThreadSanitizer need not see it.
         if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES
-                "/(cli/test_(status_listen|notify|timeline|[a-z_]*torture[a-z_]*)|backends/test_[a-z]+_(memory|hostile|failover))\\.c$")
+                "/(cli/test_(status_listen|notify|timeline|[a-z_]*torture[a-z_]*)|backends/test_[a-z]+_(memory|hostile|failover|interop|packets)|faults/test_zookeeper_divided)\\.c$")
             continue()
         endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
@@ -310,13 +310,11 @@ else()
     set_target_properties(simba-museum PROPERTIES EXCLUDE_FROM_ALL TRUE)
 endif()
 
-if(TARGET simba)
+if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
     _simba_add_test(cli hold_lines COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/hold_lines" $<TARGET_FILE:simba>
         "${PROJECT_SOURCE_DIR}")
-endif()
-if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
         "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
     _simba_add_test(systemd units COMMAND "${PROJECT_SOURCE_DIR}/tests/systemd/run"
@@ -465,7 +463,7 @@ if(CMAKE_CXX_COMPILER)
 endif()
 
 # --- examples -------------------------------------------------------------------------------------
-if(TARGET simba)
+if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(examples hold COMMAND "${PROJECT_SOURCE_DIR}/tests/examples/hold" $<TARGET_FILE:simba> "${PROJECT_SOURCE_DIR}")
 endif()
 # These run until a signal ends them, which comes when they have printed this word.

@@ -1,4 +1,6 @@
 /* Cases about one contender's life: start, lead, stop, start again, and the end of its client at any of these. */
+#include <fcntl.h>
+
 #include "probe.h"
 
 /* A contender gains a free mutex, knows that it leads, and gives the mutex back. */
@@ -123,6 +125,36 @@ static void close_leader(tck *t)
     TCK_REQUIRE(t, tck_probe_last(next, TCK_ACQUIRED).at_ns < before + next->timing.ttl_ms * TCK_NS_PER_MS);
 }
 
+enum { DESCRIPTORS = 1024 };
+
+static bool all_close_on_exec(const bool *before)
+{
+    for (int fd = 0; fd < DESCRIPTORS; fd++) {
+        const int flags = before[fd] ? FD_CLOEXEC : fcntl(fd, F_GETFD);
+        if (flags >= 0 && !(flags & FD_CLOEXEC))
+            return false;
+    }
+    return true;
+}
+
+/* A program that is executed inherits no descriptor of a client that leads, waits and watches: it would keep connections open, and
+ * with them what the store believes about their client. A file that is being read may be open for a moment. */
+static void nothing_inherited(tck *t)
+{
+    bool *before = tck_alloc(t, DESCRIPTORS * sizeof *before);
+    for (int fd = 0; fd < DESCRIPTORS; fd++)
+        before[fd] = fcntl(fd, F_GETFD) >= 0;
+    tck_arena *arena = tck_arena_new(t, NULL);
+    tck_probe *leader = tck_probe_new(arena, tck_client_new(t));
+    tck_probe *waiter = tck_probe_new(arena, tck_client_new(t));
+    leader->timing = waiter->timing = tck_timing_long(t);
+    tck_probe_start(leader);
+    TCK_AWAIT(t, leader->acquired == 1);
+    tck_probe_start(waiter);
+    TCK_AWAIT(t, waiter->changed == 1);
+    TCK_AWAIT(t, all_close_on_exec(before));
+}
+
 struct churn {
     tck_probe *probe;
     unsigned rounds;
@@ -191,12 +223,7 @@ static void close_busy(tck *t)
 }
 
 const tck_case tck_cases_lifecycle[] = {
-    {"start-stop", 0, 0, start_stop},
-    {"never-started", 0, 0, never_started},
-    {"restart", 0, 0, restart},
-    {"guard", 0, 0, guard},
-    {"initial-delay", 0, 0, initial_delay},
-    {"close-leader", 0, 0, close_leader},
-    {"close-busy", 0, 0, close_busy},
-    {0},
+    {"start-stop", 0, 0, start_stop}, {"never-started", 0, 0, never_started}, {"restart", 0, 0, restart},
+    {"guard", 0, 0, guard},           {"initial-delay", 0, 0, initial_delay}, {"close-leader", 0, 0, close_leader},
+    {"close-busy", 0, 0, close_busy}, {"nothing-inherited", 0, 0, nothing_inherited}, {0},
 };

@@ -401,23 +401,6 @@ static void nothing_leaks(void **state)
     AWAIT(entries_of("/proc/self/task") == threads); /* a joined thread may be a moment in going */
 }
 
-/* What the library opens is closed in a program that is executed. */
-static void descriptors_are_not_inherited(void **state)
-{
-    enum { ENOUGH = 256 };
-    bool before[ENOUGH];
-    unsigned more = 0;
-    for (int fd = 0; fd < ENOUGH; fd++)
-        before[fd] = fcntl(fd, F_GETFD) >= 0;
-    SCOPED simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
-    for (int fd = 0; fd < ENOUGH; fd++) {
-        const int flags = before[fd] ? -1 : fcntl(fd, F_GETFD);
-        assert_true(flags < 0 || (flags & FD_CLOEXEC));
-        more += flags >= 0;
-    }
-    assert_true(more >= 2);
-}
-
 /* --- list and force_release ------------------------------------------------------------------------- */
 
 struct rows {
@@ -540,7 +523,6 @@ int main(void)
         TEST(close_in_the_middle_of_dispatching),
         TEST(close_in_the_middle_of_executing),
         TEST(nothing_leaks),
-        TEST(descriptors_are_not_inherited),
         TEST(using_the_client_in_a_row),
         TEST(log_hook),
         TEST(settings_are_told),

@@ -188,6 +188,17 @@ static void slow_greeting(void **state)
     }
 }
 
+/* A server that goes away in the middle of a TLS handshake is away: it has refused nobody anything. */
+static void lost_handshake(void **state)
+{
+    fake_mysql fake = {.offers_tls = true};
+    fake_mysql_start(&fake);
+    const simba_error error = try_at(&fake, "?verify=no");
+    fake_mysql_stop(&fake);
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    assert_in(error.text, "TLS");
+}
+
 /* A client whose server drips is closed at once, whatever it is dripping. */
 static void close_beside_a_slow_server(void **state)
 {
@@ -366,6 +377,7 @@ int main(void)
         cmocka_unit_test(key_of_our_own),
         cmocka_unit_test(no_way_without_tls),
         cmocka_unit_test(slow_greeting),
+        cmocka_unit_test(lost_handshake),
         cmocka_unit_test(first_packet_lost),
         cmocka_unit_test(about_flood),
         cmocka_unit_test(broken_greeting),

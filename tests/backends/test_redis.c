@@ -251,22 +251,6 @@ static void invitation_passed_on(void **state)
     testhost_close(&b);
 }
 
-/* Two contenders of one client under one name have one place in the queue. When one of them leaves it, the other enters anew. */
-static void two_of_one_name(void **state)
-{
-    open_store(&a);
-    open_store(&b);
-    acquire(&a, "orders", "me", 1);
-    assert_int_equal(acquire_or_wait(&b, "orders", "you", 2).place, 1);
-    assert_int_equal(acquire_or_wait(&b, "orders", "you", 3).place, 1);
-    ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0);
-    assert_string_equal(say("EXISTS simba:{orders}:contender"), "0");
-    assert_true(pushed_to(&b, 3, SIMBA_PUSH_CHANGED));
-    assert_int_equal(acquire_to_wait(&b, "orders", "you", 3).place, 1);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
 /* The databases of a server share their channels: a release of a mutex of the same name in another one is no news. */
 static void about_databases(void **state)
 {
@@ -408,7 +392,6 @@ int main(void)
         cmocka_unit_test_setup(invitation_ignored, setup),
         cmocka_unit_test_setup(standby_for_many_hand_overs, setup),
         cmocka_unit_test_setup(invitation_passed_on, setup),
-        cmocka_unit_test_setup(two_of_one_name, setup),
         cmocka_unit_test_setup(about_databases, setup),
         cmocka_unit_test_setup(last_token, setup),
         cmocka_unit_test_setup(damaged_grant, setup),

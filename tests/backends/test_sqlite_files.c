@@ -422,22 +422,6 @@ static void replaced_underneath(void **state)
     testhost_close(&f->a);
 }
 
-/* It is moved away, and comes back later: nothing of it is lost. */
-static void moved_and_back(void **state)
-{
-    fixture *f = *state;
-    char aside[128];
-    snprintf(aside, sizeof aside, "%s.aside", f->path);
-    open_store(f, &f->a);
-    assert_mine(acquire(&f->a, "orders", "me", 1));
-    assert_int_equal(rename(f->path, aside), 0);
-    assert_mine(acquire(&f->a, "orders", "you", 2));
-    assert_int_equal(rename(aside, f->path), 0);
-    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
-    assert_int_equal(f->a.warnings, 2);
-    testhost_close(&f->a);
-}
-
 /* The store under a second name, a symbolic link, is the same store. */
 static void symbolic_link(void **state)
 {
@@ -474,7 +458,6 @@ int main(void)
         TEST(deleted_underneath),
         TEST(deleted_under_an_idle_store),
         TEST(replaced_underneath),
-        TEST(moved_and_back),
         TEST(symbolic_link),
     };
     return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);

@@ -130,21 +130,6 @@ static void the_cut_keeps_characters_whole(void **state)
         }
 }
 
-/* Bytes that are not UTF-8 at all are escaped, and the cut goes through no escape. */
-static void the_cut_survives_bytes_that_are_no_text(void **state)
-{
-    char text[600];
-    memset(text, 0x80, sizeof text);
-    text[sizeof text - 1] = '\0';
-    simba_error err;
-    simba__fail(&err, SIMBA_EINVAL, "%s", text);
-    size_t at = 0;
-    for (; strncmp(err.text + at, "\\x80", 4) == 0; at += 4)
-        ;
-    assert_string_equal(err.text + at, "…");
-    assert_int_equal(at, (sizeof err.text - sizeof "…") / 4 * 4);
-}
-
 /* Each caller puts in front what it was doing, and the code stays what the innermost said. */
 static void wrap_puts_in_front(void **state)
 {
@@ -166,28 +151,6 @@ static void wrap_does_not_read_formats_twice(void **state)
     assert_string_equal(err.text, "50%s: 100%s %n %d");
 }
 
-/* Too long together, the end is what goes, marked; a prefix that is too long by itself leaves a marked prefix. */
-static void wrap_cuts_the_end(void **state)
-{
-    simba_error err;
-    char text[2 * sizeof err.text];
-    memset(text, 'x', sizeof text);
-    text[200] = '\0';
-    simba__fail(&err, SIMBA_EINVAL, "%s", text);
-    memset(text, 'p', 100);
-    text[100] = '\0';
-    simba__wrap(&err, SIMBA_EINVAL, "%s", text);
-    assert_int_equal(strspn(err.text, "p"), 100);
-    assert_int_equal(strspn(err.text + 100, ": x"), sizeof err.text - sizeof "…" - 100);
-    assert_string_equal(err.text + sizeof err.text - sizeof "…", "…");
-
-    memset(text, 'y', sizeof text);
-    text[sizeof text - 1] = '\0';
-    simba__wrap(&err, SIMBA_EINVAL, "%s", text);
-    assert_int_equal(strspn(err.text, "y"), sizeof err.text - sizeof "…");
-    assert_string_equal(err.text + sizeof err.text - sizeof "…", "…");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,10 +161,8 @@ int main(void)
         cmocka_unit_test(fail_fills_in),
         cmocka_unit_test(long_texts_are_marked),
         cmocka_unit_test(the_cut_keeps_characters_whole),
-        cmocka_unit_test(the_cut_survives_bytes_that_are_no_text),
         cmocka_unit_test(wrap_puts_in_front),
         cmocka_unit_test(wrap_does_not_read_formats_twice),
-        cmocka_unit_test(wrap_cuts_the_end),
     };
     return cmocka_run_group_tests_name("error", tests, NULL, NULL);
 }
