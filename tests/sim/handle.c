@@ -62,15 +62,17 @@ static void told_locker(sim *s, sim_handle *handle, const simba__actions *action
     }
 }
 
-static void tell_contender(sim *s, sim_handle *handle, const simba__actions *actions)
+static void tell_contender(sim *s, sim_handle *handle, const simba__event *event, const simba__actions *actions)
 {
-    if (handle->locker)
+    if (s->plan->slots)
+        slots_told(s, handle, event, actions);
+    else if (handle->locker)
         told_locker(s, handle, actions);
     else if (simba__pending_note(&handle->pending, actions, handle->candidate.handle.observes))
         post(s, handle);
 }
 
-static void act(sim *s, sim_handle *handle, const simba__actions *actions)
+static void act(sim *s, sim_handle *handle, const simba__event *event, const simba__actions *actions)
 {
     if (actions->submit) {
         check_submit(s, handle, actions);
@@ -82,7 +84,7 @@ static void act(sim *s, sim_handle *handle, const simba__actions *actions)
                                                                       handle->candidate.handle.observes)
                                                                 : handle->observation.phase != SIMBA__OBSERVES_NOT));
     if (handle->is_contender)
-        tell_contender(s, handle, actions);
+        tell_contender(s, handle, event, actions);
     if (actions->done) {
         handle->running = false;
         client_end(handle);
@@ -150,7 +152,7 @@ void handle_step(sim *s, sim_handle *handle, simba__event *event)
                    (uint64_t)handle->candidate.machine.phase << 16 | (uint64_t)actions.op << 8 |
                    (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 | (uint64_t)actions.released << 1 |
                    actions.done);
-    act(s, handle, &actions);
+    act(s, handle, event, &actions);
 }
 
 /* --- callbacks -------------------------------------------------------------------------------------- */
@@ -217,7 +219,7 @@ void handle_begin(sim *s, sim_handle *handle)
     if (!handle->is_contender)
         sim_log(s, handle->name, "start");
     simba__event event = {.kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2)};
-    if (handle->locker && !handle->try_once && sim_chance(s, 500))
+    if (handle->locker && !s->plan->slots && !handle->try_once && sim_chance(s, 500))
         process_plan(s, EV_LOCKER_GIVE_UP, index_of(s, handle), process,
                      simba__local_add(process_now(s, process), sim_pick(s, SIM_MS, 2 * s->timing.ttl_ns)),
                      handle->life);
@@ -227,6 +229,10 @@ void handle_begin(sim *s, sim_handle *handle)
 
 void handle_start(sim *s, sim_handle *handle)
 {
+    if (s->plan->slots && handle->is_contender) {
+        slots_start(s, handle);
+        return;
+    }
     if (handle->running || !process_of(s, handle)->alive || s->winding_up)
         return;
     handle->restarts = true;
@@ -236,6 +242,10 @@ void handle_start(sim *s, sim_handle *handle)
 void handle_stop(sim *s, sim_handle *handle)
 {
     simba__event event = {.kind = SIMBA__EV_STOP};
+    if (s->plan->slots && handle->is_contender) {
+        slots_stop(s, handle);
+        return;
+    }
     handle->restarts = false;
     if (!handle->running)
         return;
@@ -285,7 +295,9 @@ void handle_event(sim *s, sim_handle *handle, const sim_event *event)
         notes_event(s, handle, event);
         break;
     default:
-        if (event->version == handle->life)
+        if (s->plan->slots)
+            slots_event(s, handle, event);
+        else if (event->version == handle->life)
             locker_event(s, handle, (sim_event_kind)event->kind);
     }
 }

@@ -95,6 +95,25 @@ static void draw_contenders(sim_plan *plan, uint64_t *seed)
     }
 }
 
+/* A few applications with slots. Each has a contender for the turnstile, and one for each slot. */
+static void draw_apps(sim_plan *plan, uint64_t *seed)
+{
+    const unsigned apps = (unsigned)pick(seed, 2, SIM_APPS);
+    plan->processes = (unsigned)pick(seed, 2, apps);
+    plan->slots = (unsigned)pick(seed, 1, SIM_MUTEXES - 1);
+    plan->mutexes = plan->slots + 1;
+    plan->contenders = apps * plan->mutexes;
+    plan->timing.initial_delay_ms = plan->timing.hold_limit_ms = 0;
+    for (unsigned i = 0; i < apps; i++) {
+        const uint8_t process = (uint8_t)(i < plan->processes ? i : pick(seed, 0, plan->processes - 1));
+        for (unsigned m = 0; m < plan->mutexes; m++) {
+            sim_contender_plan *contender = &plan->contender[i * plan->mutexes + m];
+            *contender = (sim_contender_plan){.process = process, .mutex = (uint8_t)m, .locker = true};
+            snprintf(contender->id, sizeof contender->id, "%c%u", 'a' + process, i);
+        }
+    }
+}
+
 static sim_item *add(sim_plan *plan, sim_item_kind kind, uint8_t who, int64_t at_ns)
 {
     static sim_item none;
@@ -107,7 +126,7 @@ static sim_item *add(sim_plan *plan, sim_item_kind kind, uint8_t who, int64_t at
 
 static void draw_starts(sim_plan *plan, uint64_t *seed)
 {
-    for (unsigned i = 0; i < plan->contenders; i++)
+    for (unsigned i = 0; i < plan->contenders; i += plan->slots + 1)
         add(plan, SIM_ITEM_START, (uint8_t)i,
             chance(seed, 70) ? pick(seed, 0, 50 * SIM_MS) : pick(seed, 0, 20 * SIM_S));
     for (int64_t n = pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
@@ -153,7 +172,9 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         if (plan->store == SIM_STORE_KUBERNETES && kind == SIM_ITEM_JUMP)
             kind = SIM_ITEM_PAUSE;
         const bool of_contender = kind <= SIM_ITEM_SLOW;
-        const uint8_t who = (uint8_t)pick(seed, 0, (of_contender ? plan->contenders : plan->processes) - 1);
+        uint8_t who = (uint8_t)pick(seed, 0, (of_contender ? plan->contenders : plan->processes) - 1);
+        if (of_contender && plan->slots)
+            who -= (uint8_t)(who % (plan->slots + 1)); /* the application */
         sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
         item->for_ns = spread(seed, 5 * SIM_MS, 2 * lease_ns);
         switch (kind) {
@@ -235,8 +256,12 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->contenders = (unsigned)pick(&s, plan->processes, 8);
     plan->mutexes = (unsigned)pick(&s, 1, 2);
     plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
+    uint64_t other = s; /* so that the other runs stay what they are */
+    if (broken == SIM_SOUND && chance(&other, 15))
+        draw_apps(plan, &other);
     draw_clocks(plan, &s);
-    draw_contenders(plan, &s);
+    if (!plan->slots)
+        draw_contenders(plan, &s);
     draw_starts(plan, &s);
     plan->replicas =
         store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
@@ -249,7 +274,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
     const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
                        store == SIM_STORE_ETCD || store == SIM_STORE_SQL || store == SIM_STORE_KUBERNETES;
-    plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
+    plan->jvms = mixed && !plan->slots && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     plan->forgets = store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && plan->replicas == 0 &&
                     broken == SIM_SOUND && plan->jvms == 0 && chance(&s, 60);
@@ -344,6 +369,8 @@ void sim_plan_print(const sim_plan *plan, void *file)
         fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);
     if (plan->timing.hold_limit_ms)
         fprintf(out, ", hold limit %" PRId64 " ms", plan->timing.hold_limit_ms);
+    if (plan->slots)
+        fprintf(out, ", %u slots behind a turnstile", plan->slots);
     fprintf(out, "; %u processes, healed at %.3f s\n", plan->processes, (double)plan->horizon_ns / 1e9);
     for (unsigned i = 0; i < plan->items; i++)
         print_item(plan, &plan->item[i], out);

@@ -11,6 +11,7 @@ enum {
     SIM_PROCESSES = 5,
     SIM_MUTEXES = 3,
     SIM_CONTENDERS = 12,
+    SIM_APPS = 4,
     SIM_OBSERVERS = 2,
     SIM_ITEMS = 64,
 };
@@ -126,6 +127,7 @@ typedef struct sim_plan {
     unsigned processes;
     unsigned mutexes;
     unsigned contenders;
+    unsigned slots; /* 0: no; otherwise each application has a turnstile and so many slots, see slots.c */
     unsigned items;
     int64_t ppm[SIM_PROCESSES];
     int64_t offset_ns[SIM_PROCESSES];

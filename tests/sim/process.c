@@ -34,6 +34,7 @@ void process_init(sim *s)
     memset(s->process, 0, sizeof s->process);
     memset(s->handle, 0, sizeof s->handle);
     s->handles = 0;
+    memset(s->app, 0, sizeof s->app);
     for (unsigned p = 0; p < s->plan->processes; p++)
         s->process[p].clock = (sim_clock){.base_shown = s->plan->offset_ns[p], .ppm = s->plan->ppm[p]};
     for (unsigned i = 0; i < SIM_HANDLES; i++) {
@@ -102,6 +103,7 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         handle->valid_until.ns = 0;
         sim_log(s, handle->name, "killed");
     }
+    slots_killed(s, p);
     if (back_after_ns > 0)
         sim_plan_event(s, EV_PROCESS_UP, p, s->now + back_after_ns, process->boot, 0);
 }

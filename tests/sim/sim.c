@@ -237,6 +237,7 @@ static void hand_over(sim *s)
 static void wind_up(sim *s)
 {
     check_hand_over(s);
+    slots_check_next(s);
     s->settled = false;
     s->winding_up = true;
     for (unsigned i = 0; i < s->handles; i++)
@@ -299,7 +300,12 @@ static void populate(sim *s)
     const int64_t settled = s->plan->horizon_ns + sim_settle_ns(s);
     sim_plan_event(s, EV_HEAL, 0, s->plan->horizon_ns, 0, 0);
     sim_plan_event(s, EV_HAND_OVER, 0, settled, 0, 0);
-    sim_plan_event(s, EV_WIND_UP, 0, settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS, 0, 0);
+    if (s->plan->slots)
+        sim_plan_event(s, EV_SLOTS, 0, settled + sim_settle_ns(s), 0, 0);
+    sim_plan_event(s, EV_WIND_UP, 0,
+                   settled + (s->plan->slots ? sim_settle_ns(s) : 0) + sim_hand_over_ns(s) + 5 * s->plan->latency_ns +
+                       20 * SIM_MS,
+                   0, 0);
 }
 
 static void happen(sim *s, const sim_event *event)
@@ -315,6 +321,10 @@ static void happen(sim *s, const sim_event *event)
         check_settled(s);
         s->settled = true;
         hand_over(s);
+        slots_settled(s);
+        break;
+    case EV_SLOTS:
+        slots_drill(s);
         break;
     case EV_WIND_UP:
         wind_up(s);
@@ -349,7 +359,7 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
     sim_event event;
     prepare(s, plan, log);
     populate(s);
-    const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s);
+    const int64_t end = plan->horizon_ns + (plan->slots ? 3 : 2) * sim_settle_ns(s);
     while (!s->verdict.promise && sim_events_next(&s->events, &event) && event.at <= end) {
         s->now = event.at;
         if (++s->verdict.events > EVENTS_MAX + (uint64_t)(end / SIM_S) * EVENTS_PER_S)

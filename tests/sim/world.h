@@ -1,6 +1,7 @@
 /* The inside of a simulation, for the files that make it up:
  *
  *   handle.c    contenders, observers and their applications: carries out what the machines of src/core want
+ *   slots.c     applications whose lockers have slots
  *   process.c   life and death of a process, its clock; what goes wrong with it
  *   host.c      the client of a process, which is the host of its store, see simba/backend.h
  *   notes.c     the notes that applications write and read
@@ -41,6 +42,7 @@ typedef enum sim_event_kind {
     EV_ITEM,       /* arg: of the plan */
     EV_HEAL,       /* everything works from now on */
     EV_HAND_OVER,  /* the drill of L2 */
+    EV_SLOTS,      /* the same for slots */
     EV_WIND_UP,    /* everybody stops */
     EV_TO_STORE,   /* arg: message */
     EV_TO_PROCESS, /* arg: message */
@@ -63,6 +65,7 @@ typedef enum sim_event_kind {
     EV_LOCKER_RELEASE,
     EV_LOCKER_GIVE_UP,
     EV_LOCKER_AGAIN,
+    EV_LOCKER_WAKE, /* slots */
     EV_NOTE,
 } sim_event_kind;
 
@@ -138,6 +141,7 @@ typedef struct sim_handle {
 
     /* The application. */
     bool locker, try_once, held;
+    bool asked, refused, failed; /* a slot, in the application's latest attempt */
     bool stop_inside;
     bool restarts; /* after its process has died */
     int64_t slow_ns, slow_until;
@@ -154,6 +158,20 @@ typedef struct sim_handle {
     uint64_t held_token; /* of the leadership that was announced last */
     int64_t started_at;
 } sim_handle;
+
+/* An application with slots, see slots.c. */
+typedef enum sim_app_phase { SIM_APP_AWAY, SIM_APP_COMES, SIM_APP_CHOOSES, SIM_APP_IS_IN, SIM_APP_GOES } sim_app_phase;
+
+typedef struct sim_app {
+    sim_app_phase phase;
+    uint32_t life;       /* of planned events: one per attempt */
+    bool wakes;          /* that is planned */
+    bool asked;          /* for the turnstile */
+    bool try_once;       /* a slot */
+    bool lost_turnstile; /* its lease has ended */
+    unsigned first;
+    unsigned shown; /* of its handles: the slot that it is in */
+} sim_app;
 
 /* What a store that is a model knows in the client of a mutex that it watches. */
 typedef struct sim_watch {
@@ -270,6 +288,7 @@ typedef struct sim_checks {
     bool drill[SIM_MUTEXES];
     int64_t freed_at[SIM_MUTEXES];
     int64_t taken_at[SIM_MUTEXES];
+    bool next[SIM_APPS]; /* when a slot was given back, it was in the turnstile, or had lost that and waited on */
 } sim_checks;
 
 typedef struct sim_client sim_client;
@@ -323,6 +342,7 @@ struct sim {
     sim_process process[SIM_PROCESSES];
     sim_handle handle[SIM_HANDLES];
     unsigned handles;
+    sim_app app[SIM_APPS];
     sim_store store;
     sim_checks checks;
     bool healed;
@@ -481,6 +501,17 @@ void handle_begin(sim *s, sim_handle *handle);
 void handle_stop(sim *s, sim_handle *handle);
 /* For how long the handle may act. */
 int64_t handle_held_ns(const sim *s, const sim_handle *handle);
+
+/* --- slots.c ----------------------------------------------------------------------------------------- */
+
+void slots_told(sim *s, sim_handle *handle, const simba__event *event, const simba__actions *actions);
+void slots_start(sim *s, sim_handle *handle);
+void slots_stop(sim *s, sim_handle *handle);
+void slots_killed(sim *s, unsigned process);
+void slots_event(sim *s, const sim_handle *handle, const sim_event *event);
+void slots_settled(sim *s);
+void slots_drill(sim *s);
+void slots_check_next(sim *s);
 
 /* --- store.c, store_lease.c, store_session.c --------------------------------------------------------- */
 
