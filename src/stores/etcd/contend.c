@@ -3,6 +3,7 @@
  * A contender is in the table from its first ACQUIRE until its key is known to be gone, or the lease is over. It has one request at a
  * time: a newer one fails an older one, which the client has given up by then. A leader watches its key only when it has led for
  * 20 ms: a watch would cost a short critical section a request of its own. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "stores/etcd/etcd.h"
@@ -36,13 +37,15 @@ bool simba__etcd_holds(const etcd_contender *c, const simba_request *request)
     return c && c->queue.place == ETCD_LEADS && !c->queue.leaving && c->queue.revision == request->token;
 }
 
+static bool has_key(const simba__node *node, const void *key)
+{
+    return strcmp(OF_NODE(node)->names.own, key) == 0;
+}
+
 bool simba__etcd_is_ours(const etcd_store *store, const char *key)
 {
-    for (simba__node *node = simba__table_first(&store->contenders); node;
-         node = simba__table_next(&store->contenders, node))
-        if (strcmp(OF_NODE(node)->names.own, key) == 0)
-            return true;
-    return false;
+    const char *nonce = strrchr(key, '-');
+    return nonce && simba__table_find(&store->contenders, strtoull(nonce + 1, NULL, 16), has_key, key);
 }
 
 static void fini(etcd_op *op)
@@ -166,15 +169,17 @@ void simba__etcd_contenders_removed(etcd_store *store)
     }
 }
 
-/* A step has failed. Whoever asks is told; otherwise the contender tries again by itself. */
+/* A step has failed. Whoever asks is told. The contender tries again by itself if nobody asks, and also if its watches may have told it
+ * of something that nobody else will look for. */
 static void fail(etcd_contender *c, int code, const char *text)
 {
-    const bool asked = c->op.request;
+    const bool by_itself = !c->op.request || c->queue.leaving || c->queue.place == ETCD_LEADS ||
+                           (c->queue.place == ETCD_WAITS && c->queue.again);
     simba__etcd_fail(&c->op, code, "%s", text);
     c->queue.asked = false;
     if (c->queue.place == ETCD_NONE)
         drop(c);
-    else if (!asked || c->queue.leaving)
+    else if (by_itself)
         attend_in(c, RETRY_MS);
 }
 
@@ -229,22 +234,26 @@ static void on_answer(etcd_op *op, const etcd_answer *answer)
     etcd_store *store = op->store;
     const etcd_step step = c->queue.step;
     etcd_sight sight;
-    if (step == ETCD_ENTER && (answer->code ? answer->sent : answer->repeated))
+    if (step == ETCD_ENTER && answer->unsure)
         simba__etcd_session_doubt(store); /* an earlier attempt may come late, and put the key again */
     if (answer->code) {
         if (step == ETCD_ENTER && answer->fault.code == ETCD_NOT_FOUND) {
             simba__etcd_session_end(store); /* there is no such lease */
             return;
         }
-        simba__etcd_queue_lose(&c->queue, answer->sent);
+        simba__etcd_queue_lose(&c->queue, answer->unsure);
         fail(c, answer->code, answer->fault.text);
         return;
     }
     if (step == ETCD_LEAVE) {
-        carry_out(c, simba__etcd_queue_left(&c->queue, simba__json_bool(simba__json_get(answer->json, "succeeded"))));
+        /* After an attempt without an answer: if the key is gone, this release has deleted it. */
+        carry_out(c, simba__etcd_queue_left(
+                         &c->queue, answer->unsure || simba__json_bool(simba__json_get(answer->json, "succeeded"))));
         return;
     }
     if (!(step == ETCD_ENTER ? simba__etcd_read_enter : simba__etcd_read_look)(answer->json, &c->names, &sight)) {
+        if (step == ETCD_ENTER)
+            simba__etcd_session_doubt(store);
         simba__etcd_queue_lose(&c->queue, true);
         fail(c, SIMBA_ESTORE, "the server's answer makes no sense; is it an etcd?");
         return;
@@ -273,7 +282,7 @@ static void take(etcd_contender *c, etcd_step step)
     } else if (step == ETCD_LOOK) {
         simba__etcd_put_look(&op->body, &c->names, c->queue.below);
     } else {
-        simba__etcd_put_delete(&op->body, c->names.own, c->queue.revision);
+        simba__etcd_put_delete(&op->body, c->names.own, "EQUAL", c->queue.revision);
     }
     simba__etcd_call(op, "/v3/kv/txn", on_answer);
 }
@@ -369,8 +378,10 @@ void simba__etcd_renew(etcd_store *store, simba_request *request)
 
 static void look_after(etcd_contender *c)
 {
-    if (c->queue.place == ETCD_LEADS && !c->queue.leaving)
+    if (c->queue.place == ETCD_LEADS && !c->queue.leaving && !c->own.item.list)
         watch_own(c);
+    else if (c->queue.place == ETCD_LEADS && !c->queue.leaving)
+        carry_out(c, simba__etcd_queue_news(&c->queue)); /* a look for its own key has failed */
     else if (c->queue.step == ETCD_REST)
         carry_out(c, simba__etcd_queue_go(&c->queue));
 }

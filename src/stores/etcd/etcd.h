@@ -63,8 +63,7 @@ void simba__etcd_options_free(etcd_options *options);
 enum {
     ETCD_FOLDER_MAX = ETCD_PREFIX_MAX + SIMBA_MUTEX_BYTES + 16, /* "PREFIX M/", "simba-notes/PREFIX M" */
     ETCD_KEY_MAX = ETCD_FOLDER_MAX + 40,
-    ETCD_PAGE = 16,       /* keys at a time */
-    ETCD_LIST_PAGE = 500, /* keys without values */
+    ETCD_PAGE = 16, /* keys at a time */
 };
 
 /* The keys of a mutex. */
@@ -84,7 +83,8 @@ void simba__etcd_put_page(simba__buffer *out, const char *folder, const char *la
 /* Bodies of requests. `below`: look at keys with a lower create_revision than this; 0: only at our own. */
 void simba__etcd_put_enter(simba__buffer *out, const etcd_names *names, int64_t lease, const char *id);
 void simba__etcd_put_look(simba__buffer *out, const etcd_names *names, uint64_t below);
-void simba__etcd_put_delete(simba__buffer *out, const char *key, uint64_t create_revision);
+/* `result`: "EQUAL" or "LESS", what the key's create_revision must be. */
+void simba__etcd_put_delete(simba__buffer *out, const char *key, const char *result, uint64_t create_revision);
 
 /* A key as etcd tells it. `value` is a piece of the answer. */
 typedef struct etcd_kv {
@@ -193,7 +193,7 @@ typedef struct etcd_queue {
     bool leaving;      /* the key must go */
     bool asked;        /* somebody waits for what comes of it */
     bool again;        /* something has happened since the step began */
-    bool led;          /* LEAVE: it was the first */
+    bool led;          /* it was the first, and its key has yet to go */
     bool fresh;        /* ENTER: there was no key before */
     uint64_t revision; /* create_revision of the key; 0: not known */
     uint64_t left;     /* a LEAVE of this create_revision was sent: nobody leads by it any more */
@@ -229,8 +229,7 @@ enum {
 /* What came of a call. */
 typedef struct etcd_answer {
     int code;         /* 0, or SIMBA_E… */
-    bool sent;        /* etcd may have carried it out, in this attempt or in an earlier one */
-    bool repeated;    /* an earlier attempt may have been carried out */
+    bool unsure;      /* an attempt without a clear answer: etcd may have carried it out, or may yet do so */
     etcd_fault fault; /* what etcd said; its text says why in any case */
     int64_t date_s;   /* the server's clock; 0: not known */
     simba__json json;
@@ -247,11 +246,13 @@ struct etcd_op {
     etcd_store *store;
     simba_request *request; /* NULL: there is none, or it has been completed */
     simba__http *http;      /* the connection to use; NULL: any of those for everybody */
+    simba__http *by;        /* the one that it was sent by */
     bool expired;           /* nobody waits for the request any more */
     bool stays;             /* it goes on without its request */
     bool calls;             /* a call is under way, or parked */
-    bool maybe_done;        /* some attempt at the call may have been carried out */
+    bool unsure;            /* as in the answer */
     unsigned tries, log_ins;
+    unsigned token_no; /* of the token that it was sent with */
     etcd_answered *answered;
     const char *path;
     simba__buffer body;
@@ -270,8 +271,10 @@ typedef struct etcd_calls {
     simba__list parked;    /* wait for the token, or for the timer */
     simba_timer again;     /* tries those that are parked */
     char *token;           /* NULL: not logged in */
+    unsigned token_no;     /* how many tokens etcd has taken back */
     bool no_auth;          /* etcd wants no log-in */
     etcd_op *login;        /* under way */
+    simba_local login_at;  /* not before: the latest one has failed */
     char cause[160];       /* of the latest failure */
     char server_name[128]; /* the one that answered last */
 } etcd_calls;
@@ -306,8 +309,12 @@ void simba__etcd_malformed(etcd_op *op);
 int64_t simba__etcd_now_ms(const etcd_store *store);
 /* Is there a token, or no need of one? Otherwise asks for one; simba__etcd_stream_flush follows when there is. */
 bool simba__etcd_is_logged_in(etcd_store *store);
-/* etcd does not take the token any more. */
-void simba__etcd_log_out(etcd_store *store);
+/* Does etcd refuse the token, or want one? Then the token of this number is forgotten, if it still counts. */
+bool simba__etcd_refuses_token(etcd_store *store, int status, const etcd_fault *fault, unsigned token_no);
+/* This server answers with errors: what begins from now on goes to the next one. */
+void simba__etcd_turn_from(etcd_store *store, simba__http *http);
+/* Does it go to another server than new connections do? */
+bool simba__etcd_is_elsewhere(const etcd_store *store, const simba__http *http);
 
 /* --- session.c ---------------------------------------------------------------------------------------------- */
 
@@ -346,12 +353,10 @@ struct etcd_watch {
     const char *key;
     bool folder;   /* all keys that begin with it */
     bool puts;     /* tell of puts, too */
-    bool created;  /* on this stream */
     int64_t id;    /* its number, which is never used again */
     uint64_t from; /* the revision to begin with */
     /* Something has changed; or changes were missed. The watch goes on. */
     void (*fired)(etcd_watch *watch, bool missed);
-    void (*live)(etcd_watch *watch); /* may be NULL: etcd has taken the watch, on a new stream, too */
 };
 
 typedef struct etcd_stream {
@@ -361,7 +366,8 @@ typedef struct etcd_stream {
     simba__table by_id;
     simba_timer timer;
     int64_t last_id;
-    bool open; /* the call is under way */
+    bool open;         /* the call is under way */
+    unsigned token_no; /* as that of a call */
 } etcd_stream;
 
 int simba__etcd_stream_init(etcd_store *store);

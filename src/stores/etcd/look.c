@@ -104,7 +104,7 @@ static void on_forced(etcd_op *op, const etcd_answer *answer)
     if (!simba__etcd_good(op, answer))
         return;
     /* If an answer was lost and the key is gone now, this request has removed it, or it went meanwhile: it is gone either way. */
-    if (simba__json_bool(simba__json_get(answer->json, "succeeded")) || answer->repeated)
+    if (simba__json_bool(simba__json_get(answer->json, "succeeded")) || answer->unsure)
         simba__etcd_finish(op, SIMBA_MINE, NULL);
     else if (!is_worn_out(scan))
         begin_scan(scan, has_read); /* it went by itself; who leads now? */
@@ -133,7 +133,7 @@ static void has_read(etcd_scan *scan)
     }
     warn_of_foreigner(scan);
     op->body.length = 0;
-    simba__etcd_put_delete(&op->body, scan->first.key, scan->first.create_revision);
+    simba__etcd_put_delete(&op->body, scan->first.key, "EQUAL", scan->first.create_revision);
     simba__etcd_call(op, "/v3/kv/txn", on_forced);
 }
 
