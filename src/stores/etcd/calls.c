@@ -65,6 +65,7 @@ void simba__etcd_op_take(etcd_op *op, simba_request *request)
 void simba__etcd_op_end(etcd_op *op)
 {
     simba__etcd_call_drop(op);
+    simba__list_remove(&op->later);
     simba__list_remove(&op->item);
     if (op->fini)
         op->fini(op);
@@ -293,30 +294,30 @@ static void deliver_failure(etcd_op *op, int code, const char *text)
     deliver(op, &answer);
 }
 
-static void park(etcd_op *op)
+void simba__etcd_op_later(etcd_op *op, int64_t ms)
 {
-    simba__list_append(&op->store->calls.parked, &op->parked);
+    etcd_calls *calls = &op->store->calls;
+    simba_host *host = op->store->host;
+    const simba_local at = {host->now(host).ns + ms * SIMBA__NS_PER_MS};
+    if (!op->later.list || at.ns < op->later_at.ns)
+        op->later_at = at;
+    simba__list_append(&calls->later, &op->later);
+    if (calls->timer.index == 0 || at.ns < calls->timer.at.ns)
+        host->timer_set(host, &calls->timer, at);
 }
 
-/* Try those that are parked then, or sooner. */
-static void try_at(etcd_store *store, simba_local at)
-{
-    simba_host *host = store->host;
-    if (store->calls.again.index == 0 || at.ns < store->calls.again.at.ns)
-        host->timer_set(host, &store->calls.again, at);
-}
-
+/* The call is made then, or when there is a token. */
 static void park_for(etcd_op *op, int64_t ms)
 {
-    park(op);
-    try_at(op->store, (simba_local){op->store->host->now(op->store->host).ns + ms * SIMBA__NS_PER_MS});
+    simba__list_append(&op->store->calls.parked, &op->parked);
+    simba__etcd_op_later(op, ms);
 }
 
 static void send_call(etcd_op *op)
 {
     etcd_store *store = op->store;
     if (op != store->calls.login && !simba__etcd_is_logged_in(store)) {
-        park(op);
+        park_for(op, LOG_IN_PAUSE_MS);
         return;
     }
     const char *const headers[] = {"Content-Type", "application/json", store->calls.token ? "Authorization" : NULL,
@@ -348,30 +349,50 @@ void simba__etcd_call_drop(etcd_op *op)
     op->calls = false;
 }
 
-/* The parked calls are tried; one without memory for its body fails. */
-static void unpark(etcd_store *store, int code, const char *why)
+/* A parked call is made, or fails. */
+static void unpark(etcd_op *op, int code, const char *why)
+{
+    simba__list_remove(&op->parked);
+    if (code)
+        deliver_failure(op, code, why);
+    else if (op->body.failed)
+        deliver_failure(op, SIMBA_ENOMEM, "out of memory");
+    else
+        send_call(op);
+}
+
+static void unpark_all(etcd_store *store, int code, const char *why)
 {
     simba__list all = {0};
     while (store->calls.parked.first)
         simba__list_append(&all, store->calls.parked.first);
-    while (all.first) {
-        etcd_op *op = SIMBA__OF_ITEM(all.first, etcd_op, parked);
-        simba__list_remove(&op->parked);
-        if (code)
-            deliver_failure(op, code, why);
-        else if (op->body.failed)
-            deliver_failure(op, SIMBA_ENOMEM, "out of memory");
-        else
-            send_call(op);
-    }
+    while (all.first)
+        unpark(SIMBA__OF_ITEM(all.first, etcd_op, parked), code, why);
 }
 
-static void on_again(simba_timer *timer, simba_local now)
+static void on_timer(simba_timer *timer, simba_local now)
 {
-    etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, calls.again));
-    (void)now;
-    unpark(store, 0, NULL);
-    simba__etcd_stream_flush(store);
+    etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, calls.timer));
+    simba__list due = {0};
+    int64_t at = INT64_MAX;
+    for (simba__list_item *item = store->calls.later.first, *next; item; item = next) {
+        const int64_t ns = SIMBA__OF_ITEM(item, etcd_op, later)->later_at.ns;
+        next = item->next;
+        if (ns <= now.ns)
+            simba__list_append(&due, item);
+        else
+            at = simba__min64(at, ns);
+    }
+    if (at != INT64_MAX)
+        store->host->timer_set(store->host, timer, (simba_local){at});
+    while (due.first) {
+        etcd_op *op = SIMBA__OF_ITEM(due.first, etcd_op, later);
+        simba__list_remove(&op->later);
+        if (op->parked.list)
+            unpark(op, 0, NULL);
+        else if (op->woken)
+            op->woken(op);
+    }
 }
 
 /* Try again, at another server if there is one. False: enough were tried. */
@@ -489,7 +510,7 @@ static void on_logged_in(etcd_op *op, const etcd_answer *answer)
     if (code) /* each costs the server a slow hash */
         store->calls.login_at = (simba_local){host->now(host).ns + LOG_IN_PAUSE_MS * SIMBA__NS_PER_MS};
     simba__etcd_op_end(op);
-    unpark(store, code, why);
+    unpark_all(store, code, why);
     simba__etcd_stream_flush(store);
 }
 
@@ -503,11 +524,8 @@ bool simba__etcd_is_logged_in(etcd_store *store)
         return false;
     if (now.ns >= calls->login_at.ns)
         calls->login = simba__etcd_op_new(store, sizeof *calls->login, NULL);
-    if (!calls->login) {
-        try_at(store,
-               now.ns < calls->login_at.ns ? calls->login_at : (simba_local){now.ns + PAUSE_MS * SIMBA__NS_PER_MS});
-        return false;
-    }
+    if (!calls->login)
+        return false; /* whoever wants it asks again */
     calls->login->stays = true;
     simba__json_put(&calls->login->body, "{'name':%s,'password':%s}", store->options.user, store->options.password);
     simba__etcd_call(calls->login, "/v3/auth/authenticate", on_logged_in);
@@ -541,8 +559,9 @@ bool simba__etcd_refuses_token(etcd_store *store, int status, const etcd_fault *
 /* --- ends --------------------------------------------------------------------------------------------------- */
 
 /* A call that was sent keeps its request until the server has answered, or has been silent for too long. */
-void simba__etcd_expire(etcd_store *store, simba_request *request)
+void simba__etcd_expire(void *instance, simba_request *request)
 {
+    etcd_store *store = instance;
     etcd_op *op = request->backend_data;
     SIMBA__ASSERT(op->request == request);
     op->expired = true;
@@ -563,12 +582,12 @@ int simba__etcd_calls_init(etcd_store *store, simba__tls_context *tls)
         (simba__links){.host = host, .kind = "etcd", .tls = tls, .hello = SIMBA__HTTP_HELLO, .looked_up = looked_up};
     calls->resolver = (simba__resolver){
         .host = host, .hosts = store->options.hosts, .host_count = store->options.host_count, .resolved = resolved};
-    calls->again.fire = on_again;
+    calls->timer.fire = on_timer;
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         if (simba__http_init(&calls->https[i], &calls->links, &simba__etcd_events, store,
                              simba__etcd_patience_ns(store)) < 0)
             return SIMBA_ENOMEM;
-    return host->timer_add(host, &calls->again);
+    return host->timer_add(host, &calls->timer);
 }
 
 void simba__etcd_calls_end(etcd_store *store)
@@ -587,7 +606,7 @@ void simba__etcd_calls_close(etcd_store *store)
 {
     simba_host *host = store->host;
     simba__etcd_calls_end(store);
-    host->timer_clear(host, &store->calls.again);
+    host->timer_clear(host, &store->calls.timer);
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         simba__http_close(&store->calls.https[i]);
     simba__http_close(&store->session.http);

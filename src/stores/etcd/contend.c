@@ -16,6 +16,7 @@ enum { LATER_MS = 20, RETRY_MS = 100 };
 #define OF_NODE(node_) SIMBA__OF_NODE(node_, etcd_contender, node)
 
 static void carry_out(etcd_contender *c, etcd_move move);
+static void look_after(etcd_op *op);
 
 /* --- the table ---------------------------------------------------------------------------------------------- */
 
@@ -54,7 +55,6 @@ static void fini(etcd_op *op)
     simba__etcd_watch_clear(op->store, &c->before);
     simba__etcd_watch_clear(op->store, &c->own);
     simba__list_remove(&c->waiting);
-    simba__list_remove(&c->later);
     simba__table_remove(&op->store->contenders, &c->node);
     simba__free(c->mutex);
     simba__free(c->id);
@@ -81,22 +81,12 @@ static void push(const etcd_contender *c, simba_push_kind kind)
     host->push_to(host, c->mutex, c->nonce, &(simba_push){.kind = kind});
 }
 
-static void attend_in(etcd_contender *c, int64_t ms)
-{
-    etcd_store *store = c->op.store;
-    simba_host *host = store->host;
-    c->later_at = (simba_local){host->now(host).ns + ms * SIMBA__NS_PER_MS};
-    simba__list_append(&store->later, &c->later);
-    if (store->attend.index == 0 || c->later_at.ns < store->attend.at.ns)
-        host->timer_set(host, &store->attend, c->later_at);
-}
-
 /* --- watches ------------------------------------------------------------------------------------------------ */
 
 static void watch_own(etcd_contender *c)
 {
     if (!c->own.item.list && !simba__etcd_watch_set(c->op.store, &c->own, c->names.own, c->revision + 1))
-        attend_in(c, RETRY_MS);
+        simba__etcd_op_later(&c->op, RETRY_MS);
 }
 
 static void before_fired(etcd_watch *watch, bool missed)
@@ -125,6 +115,7 @@ static etcd_contender *contender_new(etcd_store *store, simba_request *request)
         return NULL;
     simba__table_add(&store->contenders, &c->node, request->nonce);
     c->op.fini = fini;
+    c->op.woken = look_after;
     c->op.stays = true;
     c->nonce = request->nonce;
     c->mutex = simba__strdup(request->mutex);
@@ -180,7 +171,7 @@ static void fail(etcd_contender *c, int code, const char *text)
     if (c->queue.place == ETCD_NONE)
         drop(c);
     else if (by_itself)
-        attend_in(c, RETRY_MS);
+        simba__etcd_op_later(&c->op, RETRY_MS);
 }
 
 static void tell(etcd_contender *c, etcd_tell what)
@@ -193,7 +184,7 @@ static void tell(etcd_contender *c, etcd_tell what)
     case ETCD_TELL_LEADS:
         simba__etcd_watch_clear(op->store, &c->before);
         if (!c->own.item.list)
-            attend_in(c, LATER_MS);
+            simba__etcd_op_later(&c->op, LATER_MS);
         if (op->request)
             simba__etcd_complete(op, SIMBA_MINE, &own);
         else
@@ -202,7 +193,7 @@ static void tell(etcd_contender *c, etcd_tell what)
     case ETCD_TELL_WAITS:
         watch_own(c);
         if (!simba__etcd_watch_set(op->store, &c->before, c->before_key, c->revision + 1))
-            attend_in(c, RETRY_MS);
+            simba__etcd_op_later(&c->op, RETRY_MS);
         simba__etcd_complete(op, SIMBA_NOT_MINE, &c->owner);
         break;
     case ETCD_TELL_LOST:
@@ -376,34 +367,13 @@ void simba__etcd_renew(etcd_store *store, simba_request *request)
 
 /* --- what has time ------------------------------------------------------------------------------------------ */
 
-static void look_after(etcd_contender *c)
+static void look_after(etcd_op *op)
 {
+    etcd_contender *c = (etcd_contender *)op;
     if (c->queue.place == ETCD_LEADS && !c->queue.leaving && !c->own.item.list)
         watch_own(c);
     else if (c->queue.place == ETCD_LEADS && !c->queue.leaving)
         carry_out(c, simba__etcd_queue_news(&c->queue)); /* a look for its own key has failed */
     else if (c->queue.step == ETCD_REST)
         carry_out(c, simba__etcd_queue_go(&c->queue));
-}
-
-void simba__etcd_attend(simba_timer *timer, simba_local now)
-{
-    etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, attend));
-    simba__list due = {0};
-    int64_t at = INT64_MAX;
-    for (simba__list_item *item = store->later.first, *next; item; item = next) {
-        const int64_t ns = SIMBA__OF_ITEM(item, etcd_contender, later)->later_at.ns;
-        next = item->next;
-        if (ns <= now.ns)
-            simba__list_append(&due, item);
-        else if (ns < at)
-            at = ns;
-    }
-    if (at != INT64_MAX)
-        store->host->timer_set(store->host, timer, (simba_local){at});
-    while (due.first) {
-        etcd_contender *c = SIMBA__OF_ITEM(due.first, etcd_contender, later);
-        simba__list_remove(&c->later);
-        look_after(c);
-    }
 }

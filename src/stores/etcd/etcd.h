@@ -13,7 +13,7 @@
  *   READ, FORCE  read the first keys; FORCE then deletes the first contender if it has the same create_revision
  *   WRITE_NOTE   read the note; put it if the note is as seen and our key has our create_revision
  *   READ_NOTE    read it
- *   FORGET       read the first keys and the note; delete the note if it is as seen and nobody has entered since
+ *   FORGET       read the first keys; delete the note if it is as old as that, and nobody has entered since
  *   LIST         all names in pages, then owners and notes, all at one revision
  *
  * Who wakes whom: a waiter watches the contender before it and its own key; when one of them is deleted, it looks. A leader watches its
@@ -242,7 +242,8 @@ typedef void etcd_answered(etcd_op *op, const etcd_answer *answer);
 struct etcd_op {
     simba__http_call call; /* first */
     simba__list_item item; /* of all */
-    simba__list_item parked;
+    simba__list_item parked, later;
+    simba_local later_at;
     etcd_store *store;
     simba_request *request; /* NULL: there is none, or it has been completed */
     simba__http *http;      /* the connection to use; NULL: any of those for everybody */
@@ -256,7 +257,8 @@ struct etcd_op {
     etcd_answered *answered;
     const char *path;
     simba__buffer body;
-    void (*fini)(etcd_op *op); /* free its members; may be NULL */
+    void (*woken)(etcd_op *op); /* see simba__etcd_op_later */
+    void (*fini)(etcd_op *op);  /* free its members; may be NULL */
 };
 
 typedef struct etcd_calls {
@@ -268,8 +270,9 @@ typedef struct etcd_calls {
     int64_t connect_ns;                /* how long the last one took to be made; 0: there was none */
     simba__http https[ETCD_CONNECTIONS];
     simba__list ops;
-    simba__list parked;    /* wait for the token, or for the timer */
-    simba_timer again;     /* tries those that are parked */
+    simba__list parked;    /* their call waits for a token, or for its time */
+    simba__list later;     /* they are woken at some time */
+    simba_timer timer;     /* of the first of these */
     char *token;           /* NULL: not logged in */
     unsigned token_no;     /* how many tokens etcd has taken back */
     bool no_auth;          /* etcd wants no log-in */
@@ -293,11 +296,13 @@ int64_t simba__etcd_patience_ns(const etcd_store *store);
 void *simba__etcd_op_new(etcd_store *store, size_t size, simba_request *request);
 void simba__etcd_op_take(etcd_op *op, simba_request *request);
 void simba__etcd_op_end(etcd_op *op);
+/* Call op->woken in a while, or sooner if that was asked for before. If a call waits then, it is made instead. */
+void simba__etcd_op_later(etcd_op *op, int64_t ms);
 /* Make a call: op->body has what to send. The procedure may have ended when this returns. */
 void simba__etcd_call(etcd_op *op, const char *path, etcd_answered *answered);
 /* Nobody waits for its answer any more. */
 void simba__etcd_call_drop(etcd_op *op);
-void simba__etcd_expire(etcd_store *store, simba_request *request);
+void simba__etcd_expire(void *instance, simba_request *request);
 
 /* Answer the request, if there is one; `finish` also ends the procedure. */
 void simba__etcd_complete(etcd_op *op, simba_outcome outcome, const simba_owner *owner);
@@ -341,7 +346,7 @@ void simba__etcd_session_ask(etcd_store *store);
 /* etcd says that there is no such lease. */
 void simba__etcd_session_end(etcd_store *store);
 /* Revoke the lease, then close all connections: host->closed follows. */
-void simba__etcd_session_close(etcd_store *store);
+void simba__etcd_session_close(void *instance);
 
 /* --- watch.c ------------------------------------------------------------------------------------------------ */
 
@@ -385,8 +390,6 @@ struct etcd_contender {
     etcd_op op; /* first */
     simba__node node;
     simba__list_item waiting; /* for a lease; or for the session to say why its key is gone */
-    simba__list_item later;   /* it is to be attended to */
-    simba_local later_at;
     uint64_t nonce;
     char *mutex, *id;
     etcd_names names;
@@ -409,15 +412,13 @@ etcd_contender *simba__etcd_contender_find(etcd_store *store, const simba_reques
 bool simba__etcd_holds(const etcd_contender *c, const simba_request *request);
 /* Does some contender of this client have this key? */
 bool simba__etcd_is_ours(const etcd_store *store, const char *key);
-void simba__etcd_attend(simba_timer *timer, simba_local now);
 
 /* --- look.c, list.c, notes.c, examine.c --------------------------------------------------------------------- */
 
 void simba__etcd_look(etcd_store *store, simba_request *request);
 void simba__etcd_forget(etcd_store *store, simba_request *request);
-int simba__etcd_observe(etcd_store *store, simba_watch *shown);
-void simba__etcd_unobserve(simba_watch *shown);
-void simba__etcd_observe_again(simba_timer *timer, simba_local now);
+int simba__etcd_observe(void *instance, simba_watch *shown);
+void simba__etcd_unobserve(void *instance, simba_watch *shown);
 void simba__etcd_list(etcd_store *store, simba_request *request);
 void simba__etcd_write_note(etcd_store *store, simba_request *request);
 void simba__etcd_read_note(etcd_store *store, simba_request *request);
@@ -433,10 +434,7 @@ struct etcd_store {
     etcd_stream stream;
     simba__table contenders; /* by nonce */
     simba__list unleased;    /* contenders that wait for a lease */
-    simba__list later;       /* contenders to attend to */
     simba__list removed;     /* contenders whose holder asks why the key is gone */
-    simba__list observers;
-    simba_timer attend, observe;
     bool closing;
 };
 

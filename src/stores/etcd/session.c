@@ -297,8 +297,9 @@ static void on_timer(simba_timer *timer, simba_local now)
         step(store);
 }
 
-void simba__etcd_session_close(etcd_store *store)
+void simba__etcd_session_close(void *instance)
 {
+    etcd_store *store = instance;
     etcd_session *session = &store->session;
     simba_host *host = store->host;
     const bool leased = session->live.has_lease;

@@ -169,8 +169,13 @@ void simba__etcd_stream_flush(etcd_store *store)
                                    store->calls.token ? "Authorization" : NULL,
                                    store->calls.token,
                                    NULL};
-    if (stream->open || !stream->watches.first || stream->timer.index != 0 || !simba__etcd_is_logged_in(store))
+    if (stream->open || !stream->watches.first || stream->timer.index != 0)
         return;
+    if (!simba__etcd_is_logged_in(store)) {
+        if (!store->calls.login) /* which would call this function when it is done */
+            set_timer(store, REFUSED_MS * MS);
+        return;
+    }
     stream->call = (simba__http_call){.done = on_done,
                                       .line = on_line,
                                       .body_most = LINE_MOST,
