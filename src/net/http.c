@@ -191,6 +191,17 @@ void simba__http_cancel(simba__http_call *call)
     http->quiet = false;
 }
 
+void simba__http_leave(simba__http *http)
+{
+    if (http->link.state != SIMBA__LINK_UP || on_wire(http))
+        return;
+    simba__link_close(&http->link);
+    http->reached = false;
+    http->quiet = true;
+    send_next(http);
+    http->quiet = false;
+}
+
 /* --- answers ------------------------------------------------------------------------------------------ */
 
 /* This server is not to be believed, or not there: begin anew. What has come of the answer is no whole one. */

@@ -88,6 +88,9 @@ int simba__http_more(simba__http_call *call, const void *data, size_t length);
  * if the call is not under way. */
 void simba__http_cancel(simba__http_call *call);
 
+/* This server is of no more use: a call that was sent keeps the connection, and all others go by a new one. */
+void simba__http_leave(simba__http *http);
+
 /* Close the connection. Calls that are under way are dropped, and `done` is not called. It may be used again. */
 void simba__http_close(simba__http *http);
 void simba__http_fini(simba__http *http);

@@ -122,13 +122,26 @@ static void in_a_hurry(void **state)
     ask(ETCD_ASK_ALIVE, 200);
 }
 
+/* A session of a day does not mean that a silent server is waited for all morning, nor that a lost lease is noticed by evening. */
+static void long_session(void **state)
+{
+    (void)state;
+    const int64_t day = INT64_C(24) * 3600 * 1000;
+    simba__etcd_live_begin(&live, day, at(0));
+    ask(ETCD_ASK_GRANT, 0);
+    simba__etcd_live_granted(&live, day, at(10));
+    assert_int_equal(simba__etcd_live_patience_ns(&live), 5000 * SIMBA__NS_PER_MS);
+    assert_int_equal(simba__etcd_live_next(&live).ns, at(10000).ns);
+    assert_false(simba__etcd_live_is_past(&live, at(day - 1)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(grant, setup),          cmocka_unit_test_setup(other_ttl, setup),
         cmocka_unit_test_setup(granted_before, setup), cmocka_unit_test_setup(alive_alone, setup),
         cmocka_unit_test_setup(another_term, setup),   cmocka_unit_test_setup(read_lost, setup),
-        cmocka_unit_test_setup(in_a_hurry, setup),
+        cmocka_unit_test_setup(in_a_hurry, setup),     cmocka_unit_test_setup(long_session, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

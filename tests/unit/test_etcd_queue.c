@@ -146,6 +146,38 @@ static void leave_lost(void **state)
     assert_move(saw(12, 0, 0), ETCD_REST, ETCD_TELL_LEADS);
 }
 
+/* A holder's release whose answer was lost: whether or not etcd has carried it out, this release gives the mutex back. */
+static void release_lost(void **state)
+{
+    (void)state;
+    for (int is_there = 0; is_there < 2; is_there++) {
+        lead();
+        simba__etcd_queue_release(&q);
+        simba__etcd_queue_lose(&q, true);
+        assert_move(simba__etcd_queue_go(&q), ETCD_LOOK, ETCD_TELL_NOTHING);
+        if (is_there) {
+            assert_move(saw(10, 0, 0), ETCD_LEAVE, ETCD_TELL_NOTHING);
+            assert_move(simba__etcd_queue_left(&q, true), ETCD_REST, ETCD_TELL_FREED);
+        } else {
+            assert_move(saw(0, 0, 0), ETCD_REST, ETCD_TELL_FREED);
+        }
+    }
+    wait_behind(9); /* who only waited gives nothing back */
+    simba__etcd_queue_release(&q);
+    assert_move(simba__etcd_queue_left(&q, true), ETCD_REST, ETCD_TELL_OUT);
+}
+
+/* Who releases, and asks at once whether the mutex is free, is not told that it was not. */
+static void try_while_leaving(void **state)
+{
+    (void)state;
+    lead();
+    simba__etcd_queue_release(&q);
+    assert_move(simba__etcd_queue_acquire(&q, false), ETCD_REST, ETCD_TELL_NOTHING);
+    assert_move(simba__etcd_queue_left(&q, true), ETCD_ENTER, ETCD_TELL_NOTHING);
+    assert_move(saw(12, 0, 0), ETCD_REST, ETCD_TELL_LEADS);
+}
+
 /* The release comes while it enters. */
 static void release_while_entering(void **state)
 {
@@ -196,6 +228,8 @@ int main(void)
         cmocka_unit_test_setup(enter_lost, setup),
         cmocka_unit_test_setup(enter_not_sent, setup),
         cmocka_unit_test_setup(leave_lost, setup),
+        cmocka_unit_test_setup(release_lost, setup),
+        cmocka_unit_test_setup(try_while_leaving, setup),
         cmocka_unit_test_setup(release_while_entering, setup),
         cmocka_unit_test_setup(about_holders, setup),
         cmocka_unit_test_setup(goes_each_time, setup),

@@ -122,7 +122,7 @@ static void about_requests(void **state)
         if (i == 0)
             simba__etcd_put_enter(&out, &names, LEASE, "me");
         else if (i == 1)
-            simba__etcd_put_delete(&out, names.own, 7);
+            simba__etcd_put_delete(&out, names.own, "EQUAL", 7);
         else
             simba__etcd_put_look(&out, &names, i == 2 ? 0 : 9);
         assert_true(simba__json_read(out.data, out.length, &value));

@@ -1,9 +1,11 @@
 /* Procedures, and the connections on which they make their calls.
  *
- * A client has four connections for requests, and each answers one call at a time. All new connections go to the same server; when a
- * connection to that server breaks or is silent, they go to the next one, in an order that is shuffled once. When all were tried
- * in vain, calls fail, and names are looked up again. With a user, the first call waits for a token; etcd forgets tokens, and then the
- * store logs in again. */
+ * A client has four connections for requests, and each answers one call at a time. All of them go to the same server. When that server is
+ * away, silent, or answers with errors, they go to the next one, in an order that is shuffled once: a call that finds its connection at
+ * another server leaves it. When all were tried in vain, calls fail, and names are looked up again.
+ *
+ * With a user, the first call waits for a token. etcd forgets tokens, and then the store logs in again; calls that were under way with
+ * the same token only wait for the new one. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +17,7 @@
 #include "util/saturate.h"
 #include "util/text.h"
 
-enum { PAUSE_MS = 50, LOG_INS_MOST = 2 };
+enum { PAUSE_MS = 50, LOG_INS_MOST = 2, LOG_IN_PAUSE_MS = 1000 };
 
 static etcd_op *of(simba__http_call *call)
 {
@@ -63,6 +65,7 @@ void simba__etcd_op_take(etcd_op *op, simba_request *request)
 void simba__etcd_op_end(etcd_op *op)
 {
     simba__etcd_call_drop(op);
+    simba__list_remove(&op->later);
     simba__list_remove(&op->item);
     if (op->fini)
         op->fini(op);
@@ -213,20 +216,36 @@ static const char *cause_of(const simba__link *link)
     return strlen(text) > names && strncmp(text, "etcd ", 5) == 0 ? text + names : text;
 }
 
-/* The server may be frozen: who makes a call on another connection to it would have to find that out again. */
+bool simba__etcd_is_elsewhere(const etcd_store *store, const simba__http *http)
+{
+    const simba__link *link = &http->link;
+    if (store->calls.resolver.count == 0)
+        return false;
+    const simba__target *to = target(&store->calls);
+    return link->at.port != to->host->port || strcmp(link->at.host, to->address) != 0;
+}
+
+/* Several connections notice the same server: only the first one that does turns all of them. */
+static void turn(simba__http *http)
+{
+    etcd_store *store = store_of(http);
+    if (!simba__etcd_is_elsewhere(store, http))
+        store->calls.server++;
+}
+
+void simba__etcd_turn_from(etcd_store *store, simba__http *http)
+{
+    (void)store;
+    turn(http);
+    simba__http_leave(http);
+}
+
 static void on_down(simba__http *http)
 {
     etcd_calls *calls = &store_of(http)->calls;
-    const char *where = http->link.at.where;
     snprintf(calls->cause, sizeof calls->cause, "%s", cause_of(&http->link));
     calls->failures++;
-    if (calls->resolver.count > 0 && strcmp(target(calls)->host->where, where) == 0)
-        calls->server++;
-    for (size_t i = 0; i < ETCD_CONNECTIONS; i++) {
-        simba__http *other = &calls->https[i];
-        if (other != http && other->calls.count == 0 && strcmp(other->link.at.where, where) == 0)
-            simba__http_close(other);
-    }
+    turn(http);
 }
 
 static void on_up(simba__http *http)
@@ -246,23 +265,25 @@ static void looked_up(simba__links *all)
 /* --- calls -------------------------------------------------------------------------------------------------- */
 
 /* One that rests, and is connected, if there is any. */
-static simba__http *choose(etcd_calls *calls)
+static simba__http *choose(etcd_store *store)
 {
-    simba__http *best = &calls->https[0];
+    simba__http *best = &store->calls.https[0];
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++) {
-        simba__http *http = &calls->https[i];
+        simba__http *http = &store->calls.https[i];
         const bool is_up = http->link.state == SIMBA__LINK_UP;
         if (http->calls.count < best->calls.count ||
             (http->calls.count == best->calls.count && is_up && best->link.state != SIMBA__LINK_UP))
             best = http;
     }
+    if (simba__etcd_is_elsewhere(store, best))
+        simba__http_leave(best);
     return best;
 }
 
 static void deliver(etcd_op *op, etcd_answer *answer)
 {
     op->calls = false;
-    answer->sent = answer->repeated = op->maybe_done;
+    answer->unsure = op->unsure;
     op->answered(op, answer);
 }
 
@@ -273,34 +294,40 @@ static void deliver_failure(etcd_op *op, int code, const char *text)
     deliver(op, &answer);
 }
 
-static void park(etcd_op *op)
-{
-    simba__list_append(&op->store->calls.parked, &op->parked);
-}
-
-static void park_for(etcd_op *op, int64_t ms)
+void simba__etcd_op_later(etcd_op *op, int64_t ms)
 {
     etcd_calls *calls = &op->store->calls;
     simba_host *host = op->store->host;
-    park(op);
-    if (calls->again.index == 0)
-        host->timer_set(host, &calls->again, (simba_local){host->now(host).ns + ms * SIMBA__NS_PER_MS});
+    const simba_local at = {host->now(host).ns + ms * SIMBA__NS_PER_MS};
+    if (!op->later.list || at.ns < op->later_at.ns)
+        op->later_at = at;
+    simba__list_append(&calls->later, &op->later);
+    if (calls->timer.index == 0 || at.ns < calls->timer.at.ns)
+        host->timer_set(host, &calls->timer, at);
+}
+
+/* The call is made then, or when there is a token. */
+static void park_for(etcd_op *op, int64_t ms)
+{
+    simba__list_append(&op->store->calls.parked, &op->parked);
+    simba__etcd_op_later(op, ms);
 }
 
 static void send_call(etcd_op *op)
 {
     etcd_store *store = op->store;
-    const char *const headers[] = {"Content-Type", "application/json", store->calls.token ? "Authorization" : NULL,
-                                   store->calls.token, NULL};
-    simba__http *http = op->http ? op->http : choose(&store->calls);
     if (op != store->calls.login && !simba__etcd_is_logged_in(store)) {
-        park(op);
+        park_for(op, LOG_IN_PAUSE_MS);
         return;
     }
+    const char *const headers[] = {"Content-Type", "application/json", store->calls.token ? "Authorization" : NULL,
+                                   store->calls.token, NULL};
+    op->by = op->http ? op->http : choose(store);
+    op->token_no = store->calls.token_no;
     op->call.silence_ns = simba__etcd_patience_ns(store);
     if (op->body.failed ||
-        simba__http_send(http, &op->call, "POST", op->path, op == store->calls.login ? headers + 4 : headers,
-                         op->body.data, op->body.length) < 0)
+        simba__http_send(op->by, &op->call, "POST", op->path, op == store->calls.login ? NULL : headers, op->body.data,
+                         op->body.length) < 0)
         park_for(op, PAUSE_MS);
 }
 
@@ -310,7 +337,7 @@ void simba__etcd_call(etcd_op *op, const char *path, etcd_answered *answered)
     op->path = path;
     op->answered = answered;
     op->calls = true;
-    op->maybe_done = false;
+    op->unsure = false;
     op->tries = op->log_ins = 0;
     send_call(op);
 }
@@ -322,28 +349,50 @@ void simba__etcd_call_drop(etcd_op *op)
     op->calls = false;
 }
 
-/* The parked calls are tried; one without memory for its body fails. */
-static void unpark(etcd_store *store, int code, const char *why)
+/* A parked call is made, or fails. */
+static void unpark(etcd_op *op, int code, const char *why)
+{
+    simba__list_remove(&op->parked);
+    if (code)
+        deliver_failure(op, code, why);
+    else if (op->body.failed)
+        deliver_failure(op, SIMBA_ENOMEM, "out of memory");
+    else
+        send_call(op);
+}
+
+static void unpark_all(etcd_store *store, int code, const char *why)
 {
     simba__list all = {0};
     while (store->calls.parked.first)
         simba__list_append(&all, store->calls.parked.first);
-    while (all.first) {
-        etcd_op *op = SIMBA__OF_ITEM(all.first, etcd_op, parked);
-        simba__list_remove(&op->parked);
-        if (code)
-            deliver_failure(op, code, why);
-        else if (op->body.failed)
-            deliver_failure(op, SIMBA_ENOMEM, "out of memory");
-        else
-            send_call(op);
-    }
+    while (all.first)
+        unpark(SIMBA__OF_ITEM(all.first, etcd_op, parked), code, why);
 }
 
-static void on_again(simba_timer *timer, simba_local now)
+static void on_timer(simba_timer *timer, simba_local now)
 {
-    (void)now;
-    unpark((etcd_store *)(void *)((char *)timer - offsetof(etcd_store, calls.again)), 0, NULL);
+    etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, calls.timer));
+    simba__list due = {0};
+    int64_t at = INT64_MAX;
+    for (simba__list_item *item = store->calls.later.first, *next; item; item = next) {
+        const int64_t ns = SIMBA__OF_ITEM(item, etcd_op, later)->later_at.ns;
+        next = item->next;
+        if (ns <= now.ns)
+            simba__list_append(&due, item);
+        else
+            at = simba__min64(at, ns);
+    }
+    if (at != INT64_MAX)
+        store->host->timer_set(store->host, timer, (simba_local){at});
+    while (due.first) {
+        etcd_op *op = SIMBA__OF_ITEM(due.first, etcd_op, later);
+        simba__list_remove(&op->later);
+        if (op->parked.list)
+            unpark(op, 0, NULL);
+        else if (op->woken)
+            op->woken(op);
+    }
 }
 
 /* Try again, at another server if there is one. False: enough were tried. */
@@ -383,24 +432,30 @@ static int code_of(const etcd_fault *fault)
     }
 }
 
-static bool is_token_refused(const etcd_op *op, int status, const etcd_fault *fault)
+/* A server that answers so does not work, or is none: nobody knows what it has done, and the next one may do better. */
+static bool is_sick(const etcd_answer *answer)
 {
-    return op->store->calls.token && op != op->store->calls.login &&
-           (status == 401 || fault->code == ETCD_UNAUTHENTICATED || strstr(fault->text, "revision of auth store"));
+    return answer->code == SIMBA_EUNAVAILABLE || answer->fault.code < 0;
 }
 
-static void on_refusal(etcd_op *op, int status, etcd_answer *answer)
+static void on_refusal(etcd_op *op, const simba__http_head *head, etcd_answer *answer)
 {
     etcd_store *store = op->store;
-    answer->code = code_of(&answer->fault);
-    if (is_token_refused(op, status, &answer->fault) && op->log_ins++ < LOG_INS_MOST) {
-        simba__etcd_log_out(store);
+    const unsigned token_no = store->calls.token_no;
+    simba__etcd_read_fault(answer->json, &answer->fault);
+    answer->code = head->status >= 500 || answer->fault.code >= 0 ? code_of(&answer->fault) : SIMBA_ESTORE;
+    if (op != store->calls.login && simba__etcd_refuses_token(store, head->status, &answer->fault, op->token_no) &&
+        (op->token_no != token_no || op->log_ins++ < LOG_INS_MOST)) {
         send_call(op);
         return;
     }
-    if (answer->code == SIMBA_EUNAVAILABLE) {
-        op->maybe_done = true;
-        store->calls.server++;
+    if (answer->code == SIMBA_ESTORE && answer->fault.code < 0)
+        snprintf(answer->fault.text, sizeof answer->fault.text, "%s",
+                 head->status == 404 ? "there is no JSON gateway at this port; simba needs etcd 3.4 or later with it"
+                                     : "the server's answer makes no sense; is it an etcd?");
+    if (is_sick(answer)) {
+        op->unsure = true;
+        simba__etcd_turn_from(store, op->by);
         if (try_again(op, false))
             return;
     }
@@ -410,31 +465,21 @@ static void on_refusal(etcd_op *op, int status, etcd_answer *answer)
 static void on_done(simba__http_call *call, const simba__http_answer *got, const simba_error *error)
 {
     etcd_op *op = of(call);
-    etcd_store *store = op->store;
     etcd_answer answer = {0};
     if (!got) {
-        op->maybe_done |= call->sent;
-        if (error->code == SIMBA_EPERM || error->code == SIMBA_ESTORE || !try_again(op, true))
-            deliver_failure(op, error->code, store->calls.cause[0] ? store->calls.cause : error->text);
+        op->unsure |= call->sent;
+        if (!try_again(op, true))
+            deliver_failure(op, error->code, op->store->calls.cause[0] ? op->store->calls.cause : error->text);
         return;
     }
     const bool is_json = simba__json_read(got->body, got->length, &answer.json);
-    const simba__json stream_error = simba__json_get(answer.json, "error");
-    if (is_json)
-        store->calls.failures = 0;
-    if (is_json && got->head.status == 200 && !stream_error.at) {
-        answer.date_s = got->head.date_s;
-        deliver(op, &answer);
+    if (!is_json || got->head.status != 200 || simba__json_get(answer.json, "error").at) {
+        on_refusal(op, &got->head, &answer);
         return;
     }
-    simba__etcd_read_fault(answer.json, &answer.fault);
-    if (got->head.status >= 500 || (is_json && answer.fault.code >= 0))
-        on_refusal(op, got->head.status, &answer);
-    else
-        deliver_failure(op, SIMBA_ESTORE,
-                        got->head.status == 404
-                            ? "there is no JSON gateway at this port; simba needs etcd 3.4 or later with it"
-                            : "the server's answer makes no sense; is it an etcd?");
+    op->store->calls.failures = 0;
+    answer.date_s = got->head.date_s;
+    deliver(op, &answer);
 }
 
 /* --- log-in ------------------------------------------------------------------------------------------------- */
@@ -462,41 +507,61 @@ static void on_logged_in(etcd_op *op, const etcd_answer *answer)
     }
     explicit_bzero(token, sizeof token);
     store->calls.login = NULL;
+    if (code) /* each costs the server a slow hash */
+        store->calls.login_at = (simba_local){host->now(host).ns + LOG_IN_PAUSE_MS * SIMBA__NS_PER_MS};
     simba__etcd_op_end(op);
-    unpark(store, code, why);
+    unpark_all(store, code, why);
     simba__etcd_stream_flush(store);
 }
 
 bool simba__etcd_is_logged_in(etcd_store *store)
 {
     etcd_calls *calls = &store->calls;
+    const simba_local now = store->host->now(store->host);
     if (!store->options.user || calls->token || calls->no_auth)
         return true;
     if (calls->login)
         return false;
-    calls->login = simba__etcd_op_new(store, sizeof *calls->login, NULL);
+    if (now.ns >= calls->login_at.ns)
+        calls->login = simba__etcd_op_new(store, sizeof *calls->login, NULL);
     if (!calls->login)
-        return false; /* who waits for it fails when nobody waits for them any more */
+        return false; /* whoever wants it asks again */
     calls->login->stays = true;
     simba__json_put(&calls->login->body, "{'name':%s,'password':%s}", store->options.user, store->options.password);
     simba__etcd_call(calls->login, "/v3/auth/authenticate", on_logged_in);
     return false;
 }
 
-void simba__etcd_log_out(etcd_store *store)
+static void forget_token(etcd_calls *calls)
 {
-    etcd_calls *calls = &store->calls;
     if (calls->token)
         explicit_bzero(calls->token, strlen(calls->token));
     simba__free(calls->token);
     calls->token = NULL;
 }
 
+bool simba__etcd_refuses_token(etcd_store *store, int status, const etcd_fault *fault, unsigned token_no)
+{
+    etcd_calls *calls = &store->calls;
+    /* 3.4 gives some of these errors the codes of others. "user name is empty": auth was turned on since. */
+    if (!store->options.user ||
+        (status != 401 && fault->code != ETCD_UNAUTHENTICATED && !strstr(fault->text, "invalid auth token") &&
+         !strstr(fault->text, "revision of auth store") && !strstr(fault->text, "user name is empty")))
+        return false;
+    if (token_no == calls->token_no) {
+        forget_token(calls);
+        calls->no_auth = false;
+        calls->token_no++;
+    }
+    return true;
+}
+
 /* --- ends --------------------------------------------------------------------------------------------------- */
 
 /* A call that was sent keeps its request until the server has answered, or has been silent for too long. */
-void simba__etcd_expire(etcd_store *store, simba_request *request)
+void simba__etcd_expire(void *instance, simba_request *request)
 {
+    etcd_store *store = instance;
     etcd_op *op = request->backend_data;
     SIMBA__ASSERT(op->request == request);
     op->expired = true;
@@ -517,12 +582,12 @@ int simba__etcd_calls_init(etcd_store *store, simba__tls_context *tls)
         (simba__links){.host = host, .kind = "etcd", .tls = tls, .hello = SIMBA__HTTP_HELLO, .looked_up = looked_up};
     calls->resolver = (simba__resolver){
         .host = host, .hosts = store->options.hosts, .host_count = store->options.host_count, .resolved = resolved};
-    calls->again.fire = on_again;
+    calls->timer.fire = on_timer;
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         if (simba__http_init(&calls->https[i], &calls->links, &simba__etcd_events, store,
                              simba__etcd_patience_ns(store)) < 0)
             return SIMBA_ENOMEM;
-    return host->timer_add(host, &calls->again);
+    return host->timer_add(host, &calls->timer);
 }
 
 void simba__etcd_calls_end(etcd_store *store)
@@ -541,7 +606,7 @@ void simba__etcd_calls_close(etcd_store *store)
 {
     simba_host *host = store->host;
     simba__etcd_calls_end(store);
-    host->timer_clear(host, &store->calls.again);
+    host->timer_clear(host, &store->calls.timer);
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         simba__http_close(&store->calls.https[i]);
     simba__http_close(&store->session.http);
@@ -553,7 +618,7 @@ void simba__etcd_calls_close(etcd_store *store)
 
 void simba__etcd_calls_fini(etcd_store *store)
 {
-    simba__etcd_log_out(store);
+    forget_token(&store->calls);
     for (size_t i = 0; i < ETCD_CONNECTIONS; i++)
         if (store->calls.https[i].owner)
             simba__http_fini(&store->calls.https[i]);

@@ -3,6 +3,7 @@
  * A contender is in the table from its first ACQUIRE until its key is known to be gone, or the lease is over. It has one request at a
  * time: a newer one fails an older one, which the client has given up by then. A leader watches its key only when it has led for
  * 20 ms: a watch would cost a short critical section a request of its own. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "stores/etcd/etcd.h"
@@ -15,6 +16,7 @@ enum { LATER_MS = 20, RETRY_MS = 100 };
 #define OF_NODE(node_) SIMBA__OF_NODE(node_, etcd_contender, node)
 
 static void carry_out(etcd_contender *c, etcd_move move);
+static void look_after(etcd_op *op);
 
 /* --- the table ---------------------------------------------------------------------------------------------- */
 
@@ -36,13 +38,15 @@ bool simba__etcd_holds(const etcd_contender *c, const simba_request *request)
     return c && c->queue.place == ETCD_LEADS && !c->queue.leaving && c->queue.revision == request->token;
 }
 
+static bool has_key(const simba__node *node, const void *key)
+{
+    return strcmp(OF_NODE(node)->names.own, key) == 0;
+}
+
 bool simba__etcd_is_ours(const etcd_store *store, const char *key)
 {
-    for (simba__node *node = simba__table_first(&store->contenders); node;
-         node = simba__table_next(&store->contenders, node))
-        if (strcmp(OF_NODE(node)->names.own, key) == 0)
-            return true;
-    return false;
+    const char *nonce = strrchr(key, '-');
+    return nonce && simba__table_find(&store->contenders, strtoull(nonce + 1, NULL, 16), has_key, key);
 }
 
 static void fini(etcd_op *op)
@@ -51,7 +55,6 @@ static void fini(etcd_op *op)
     simba__etcd_watch_clear(op->store, &c->before);
     simba__etcd_watch_clear(op->store, &c->own);
     simba__list_remove(&c->waiting);
-    simba__list_remove(&c->later);
     simba__table_remove(&op->store->contenders, &c->node);
     simba__free(c->mutex);
     simba__free(c->id);
@@ -78,22 +81,12 @@ static void push(const etcd_contender *c, simba_push_kind kind)
     host->push_to(host, c->mutex, c->nonce, &(simba_push){.kind = kind});
 }
 
-static void attend_in(etcd_contender *c, int64_t ms)
-{
-    etcd_store *store = c->op.store;
-    simba_host *host = store->host;
-    c->later_at = (simba_local){host->now(host).ns + ms * SIMBA__NS_PER_MS};
-    simba__list_append(&store->later, &c->later);
-    if (store->attend.index == 0 || c->later_at.ns < store->attend.at.ns)
-        host->timer_set(host, &store->attend, c->later_at);
-}
-
 /* --- watches ------------------------------------------------------------------------------------------------ */
 
 static void watch_own(etcd_contender *c)
 {
     if (!c->own.item.list && !simba__etcd_watch_set(c->op.store, &c->own, c->names.own, c->revision + 1))
-        attend_in(c, RETRY_MS);
+        simba__etcd_op_later(&c->op, RETRY_MS);
 }
 
 static void before_fired(etcd_watch *watch, bool missed)
@@ -122,6 +115,7 @@ static etcd_contender *contender_new(etcd_store *store, simba_request *request)
         return NULL;
     simba__table_add(&store->contenders, &c->node, request->nonce);
     c->op.fini = fini;
+    c->op.woken = look_after;
     c->op.stays = true;
     c->nonce = request->nonce;
     c->mutex = simba__strdup(request->mutex);
@@ -166,16 +160,18 @@ void simba__etcd_contenders_removed(etcd_store *store)
     }
 }
 
-/* A step has failed. Whoever asks is told; otherwise the contender tries again by itself. */
+/* A step has failed. Whoever asks is told. The contender tries again by itself if nobody asks, and also if its watches may have told it
+ * of something that nobody else will look for. */
 static void fail(etcd_contender *c, int code, const char *text)
 {
-    const bool asked = c->op.request;
+    const bool by_itself = !c->op.request || c->queue.leaving || c->queue.place == ETCD_LEADS ||
+                           (c->queue.place == ETCD_WAITS && c->queue.again);
     simba__etcd_fail(&c->op, code, "%s", text);
     c->queue.asked = false;
     if (c->queue.place == ETCD_NONE)
         drop(c);
-    else if (!asked || c->queue.leaving)
-        attend_in(c, RETRY_MS);
+    else if (by_itself)
+        simba__etcd_op_later(&c->op, RETRY_MS);
 }
 
 static void tell(etcd_contender *c, etcd_tell what)
@@ -188,7 +184,7 @@ static void tell(etcd_contender *c, etcd_tell what)
     case ETCD_TELL_LEADS:
         simba__etcd_watch_clear(op->store, &c->before);
         if (!c->own.item.list)
-            attend_in(c, LATER_MS);
+            simba__etcd_op_later(&c->op, LATER_MS);
         if (op->request)
             simba__etcd_complete(op, SIMBA_MINE, &own);
         else
@@ -197,7 +193,7 @@ static void tell(etcd_contender *c, etcd_tell what)
     case ETCD_TELL_WAITS:
         watch_own(c);
         if (!simba__etcd_watch_set(op->store, &c->before, c->before_key, c->revision + 1))
-            attend_in(c, RETRY_MS);
+            simba__etcd_op_later(&c->op, RETRY_MS);
         simba__etcd_complete(op, SIMBA_NOT_MINE, &c->owner);
         break;
     case ETCD_TELL_LOST:
@@ -229,22 +225,26 @@ static void on_answer(etcd_op *op, const etcd_answer *answer)
     etcd_store *store = op->store;
     const etcd_step step = c->queue.step;
     etcd_sight sight;
-    if (step == ETCD_ENTER && (answer->code ? answer->sent : answer->repeated))
+    if (step == ETCD_ENTER && answer->unsure)
         simba__etcd_session_doubt(store); /* an earlier attempt may come late, and put the key again */
     if (answer->code) {
         if (step == ETCD_ENTER && answer->fault.code == ETCD_NOT_FOUND) {
             simba__etcd_session_end(store); /* there is no such lease */
             return;
         }
-        simba__etcd_queue_lose(&c->queue, answer->sent);
+        simba__etcd_queue_lose(&c->queue, answer->unsure);
         fail(c, answer->code, answer->fault.text);
         return;
     }
     if (step == ETCD_LEAVE) {
-        carry_out(c, simba__etcd_queue_left(&c->queue, simba__json_bool(simba__json_get(answer->json, "succeeded"))));
+        /* After an attempt without an answer: if the key is gone, this release has deleted it. */
+        carry_out(c, simba__etcd_queue_left(
+                         &c->queue, answer->unsure || simba__json_bool(simba__json_get(answer->json, "succeeded"))));
         return;
     }
     if (!(step == ETCD_ENTER ? simba__etcd_read_enter : simba__etcd_read_look)(answer->json, &c->names, &sight)) {
+        if (step == ETCD_ENTER)
+            simba__etcd_session_doubt(store);
         simba__etcd_queue_lose(&c->queue, true);
         fail(c, SIMBA_ESTORE, "the server's answer makes no sense; is it an etcd?");
         return;
@@ -273,7 +273,7 @@ static void take(etcd_contender *c, etcd_step step)
     } else if (step == ETCD_LOOK) {
         simba__etcd_put_look(&op->body, &c->names, c->queue.below);
     } else {
-        simba__etcd_put_delete(&op->body, c->names.own, c->queue.revision);
+        simba__etcd_put_delete(&op->body, c->names.own, "EQUAL", c->queue.revision);
     }
     simba__etcd_call(op, "/v3/kv/txn", on_answer);
 }
@@ -367,32 +367,13 @@ void simba__etcd_renew(etcd_store *store, simba_request *request)
 
 /* --- what has time ------------------------------------------------------------------------------------------ */
 
-static void look_after(etcd_contender *c)
+static void look_after(etcd_op *op)
 {
-    if (c->queue.place == ETCD_LEADS && !c->queue.leaving)
+    etcd_contender *c = (etcd_contender *)op;
+    if (c->queue.place == ETCD_LEADS && !c->queue.leaving && !c->own.item.list)
         watch_own(c);
+    else if (c->queue.place == ETCD_LEADS && !c->queue.leaving)
+        carry_out(c, simba__etcd_queue_news(&c->queue)); /* a look for its own key has failed */
     else if (c->queue.step == ETCD_REST)
         carry_out(c, simba__etcd_queue_go(&c->queue));
-}
-
-void simba__etcd_attend(simba_timer *timer, simba_local now)
-{
-    etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, attend));
-    simba__list due = {0};
-    int64_t at = INT64_MAX;
-    for (simba__list_item *item = store->later.first, *next; item; item = next) {
-        const int64_t ns = SIMBA__OF_ITEM(item, etcd_contender, later)->later_at.ns;
-        next = item->next;
-        if (ns <= now.ns)
-            simba__list_append(&due, item);
-        else if (ns < at)
-            at = ns;
-    }
-    if (at != INT64_MAX)
-        store->host->timer_set(store->host, timer, (simba_local){at});
-    while (due.first) {
-        etcd_contender *c = SIMBA__OF_ITEM(due.first, etcd_contender, later);
-        simba__list_remove(&c->later);
-        look_after(c);
-    }
 }

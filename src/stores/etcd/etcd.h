@@ -13,7 +13,7 @@
  *   READ, FORCE  read the first keys; FORCE then deletes the first contender if it has the same create_revision
  *   WRITE_NOTE   read the note; put it if the note is as seen and our key has our create_revision
  *   READ_NOTE    read it
- *   FORGET       read the first keys and the note; delete the note if it is as seen and nobody has entered since
+ *   FORGET       read the first keys; delete the note if it is as old as that, and nobody has entered since
  *   LIST         all names in pages, then owners and notes, all at one revision
  *
  * Who wakes whom: a waiter watches the contender before it and its own key; when one of them is deleted, it looks. A leader watches its
@@ -63,8 +63,7 @@ void simba__etcd_options_free(etcd_options *options);
 enum {
     ETCD_FOLDER_MAX = ETCD_PREFIX_MAX + SIMBA_MUTEX_BYTES + 16, /* "PREFIX M/", "simba-notes/PREFIX M" */
     ETCD_KEY_MAX = ETCD_FOLDER_MAX + 40,
-    ETCD_PAGE = 16,       /* keys at a time */
-    ETCD_LIST_PAGE = 500, /* keys without values */
+    ETCD_PAGE = 16, /* keys at a time */
 };
 
 /* The keys of a mutex. */
@@ -84,7 +83,8 @@ void simba__etcd_put_page(simba__buffer *out, const char *folder, const char *la
 /* Bodies of requests. `below`: look at keys with a lower create_revision than this; 0: only at our own. */
 void simba__etcd_put_enter(simba__buffer *out, const etcd_names *names, int64_t lease, const char *id);
 void simba__etcd_put_look(simba__buffer *out, const etcd_names *names, uint64_t below);
-void simba__etcd_put_delete(simba__buffer *out, const char *key, uint64_t create_revision);
+/* `result`: "EQUAL" or "LESS", what the key's create_revision must be. */
+void simba__etcd_put_delete(simba__buffer *out, const char *key, const char *result, uint64_t create_revision);
 
 /* A key as etcd tells it. `value` is a piece of the answer. */
 typedef struct etcd_kv {
@@ -193,7 +193,7 @@ typedef struct etcd_queue {
     bool leaving;      /* the key must go */
     bool asked;        /* somebody waits for what comes of it */
     bool again;        /* something has happened since the step began */
-    bool led;          /* LEAVE: it was the first */
+    bool led;          /* it was the first, and its key has yet to go */
     bool fresh;        /* ENTER: there was no key before */
     uint64_t revision; /* create_revision of the key; 0: not known */
     uint64_t left;     /* a LEAVE of this create_revision was sent: nobody leads by it any more */
@@ -229,8 +229,7 @@ enum {
 /* What came of a call. */
 typedef struct etcd_answer {
     int code;         /* 0, or SIMBA_E… */
-    bool sent;        /* etcd may have carried it out, in this attempt or in an earlier one */
-    bool repeated;    /* an earlier attempt may have been carried out */
+    bool unsure;      /* an attempt without a clear answer: etcd may have carried it out, or may yet do so */
     etcd_fault fault; /* what etcd said; its text says why in any case */
     int64_t date_s;   /* the server's clock; 0: not known */
     simba__json json;
@@ -243,19 +242,23 @@ typedef void etcd_answered(etcd_op *op, const etcd_answer *answer);
 struct etcd_op {
     simba__http_call call; /* first */
     simba__list_item item; /* of all */
-    simba__list_item parked;
+    simba__list_item parked, later;
+    simba_local later_at;
     etcd_store *store;
     simba_request *request; /* NULL: there is none, or it has been completed */
     simba__http *http;      /* the connection to use; NULL: any of those for everybody */
+    simba__http *by;        /* the one that it was sent by */
     bool expired;           /* nobody waits for the request any more */
     bool stays;             /* it goes on without its request */
     bool calls;             /* a call is under way, or parked */
-    bool maybe_done;        /* some attempt at the call may have been carried out */
+    bool unsure;            /* as in the answer */
     unsigned tries, log_ins;
+    unsigned token_no; /* of the token that it was sent with */
     etcd_answered *answered;
     const char *path;
     simba__buffer body;
-    void (*fini)(etcd_op *op); /* free its members; may be NULL */
+    void (*woken)(etcd_op *op); /* see simba__etcd_op_later */
+    void (*fini)(etcd_op *op);  /* free its members; may be NULL */
 };
 
 typedef struct etcd_calls {
@@ -267,11 +270,14 @@ typedef struct etcd_calls {
     int64_t connect_ns;                /* how long the last one took to be made; 0: there was none */
     simba__http https[ETCD_CONNECTIONS];
     simba__list ops;
-    simba__list parked;    /* wait for the token, or for the timer */
-    simba_timer again;     /* tries those that are parked */
+    simba__list parked;    /* their call waits for a token, or for its time */
+    simba__list later;     /* they are woken at some time */
+    simba_timer timer;     /* of the first of these */
     char *token;           /* NULL: not logged in */
+    unsigned token_no;     /* how many tokens etcd has taken back */
     bool no_auth;          /* etcd wants no log-in */
     etcd_op *login;        /* under way */
+    simba_local login_at;  /* not before: the latest one has failed */
     char cause[160];       /* of the latest failure */
     char server_name[128]; /* the one that answered last */
 } etcd_calls;
@@ -290,11 +296,13 @@ int64_t simba__etcd_patience_ns(const etcd_store *store);
 void *simba__etcd_op_new(etcd_store *store, size_t size, simba_request *request);
 void simba__etcd_op_take(etcd_op *op, simba_request *request);
 void simba__etcd_op_end(etcd_op *op);
+/* Call op->woken in a while, or sooner if that was asked for before. If a call waits then, it is made instead. */
+void simba__etcd_op_later(etcd_op *op, int64_t ms);
 /* Make a call: op->body has what to send. The procedure may have ended when this returns. */
 void simba__etcd_call(etcd_op *op, const char *path, etcd_answered *answered);
 /* Nobody waits for its answer any more. */
 void simba__etcd_call_drop(etcd_op *op);
-void simba__etcd_expire(etcd_store *store, simba_request *request);
+void simba__etcd_expire(void *instance, simba_request *request);
 
 /* Answer the request, if there is one; `finish` also ends the procedure. */
 void simba__etcd_complete(etcd_op *op, simba_outcome outcome, const simba_owner *owner);
@@ -306,8 +314,12 @@ void simba__etcd_malformed(etcd_op *op);
 int64_t simba__etcd_now_ms(const etcd_store *store);
 /* Is there a token, or no need of one? Otherwise asks for one; simba__etcd_stream_flush follows when there is. */
 bool simba__etcd_is_logged_in(etcd_store *store);
-/* etcd does not take the token any more. */
-void simba__etcd_log_out(etcd_store *store);
+/* Does etcd refuse the token, or want one? Then the token of this number is forgotten, if it still counts. */
+bool simba__etcd_refuses_token(etcd_store *store, int status, const etcd_fault *fault, unsigned token_no);
+/* This server answers with errors: what begins from now on goes to the next one. */
+void simba__etcd_turn_from(etcd_store *store, simba__http *http);
+/* Does it go to another server than new connections do? */
+bool simba__etcd_is_elsewhere(const etcd_store *store, const simba__http *http);
 
 /* --- session.c ---------------------------------------------------------------------------------------------- */
 
@@ -334,7 +346,7 @@ void simba__etcd_session_ask(etcd_store *store);
 /* etcd says that there is no such lease. */
 void simba__etcd_session_end(etcd_store *store);
 /* Revoke the lease, then close all connections: host->closed follows. */
-void simba__etcd_session_close(etcd_store *store);
+void simba__etcd_session_close(void *instance);
 
 /* --- watch.c ------------------------------------------------------------------------------------------------ */
 
@@ -346,12 +358,10 @@ struct etcd_watch {
     const char *key;
     bool folder;   /* all keys that begin with it */
     bool puts;     /* tell of puts, too */
-    bool created;  /* on this stream */
     int64_t id;    /* its number, which is never used again */
     uint64_t from; /* the revision to begin with */
     /* Something has changed; or changes were missed. The watch goes on. */
     void (*fired)(etcd_watch *watch, bool missed);
-    void (*live)(etcd_watch *watch); /* may be NULL: etcd has taken the watch, on a new stream, too */
 };
 
 typedef struct etcd_stream {
@@ -361,7 +371,8 @@ typedef struct etcd_stream {
     simba__table by_id;
     simba_timer timer;
     int64_t last_id;
-    bool open; /* the call is under way */
+    bool open;         /* the call is under way */
+    unsigned token_no; /* as that of a call */
 } etcd_stream;
 
 int simba__etcd_stream_init(etcd_store *store);
@@ -379,8 +390,6 @@ struct etcd_contender {
     etcd_op op; /* first */
     simba__node node;
     simba__list_item waiting; /* for a lease; or for the session to say why its key is gone */
-    simba__list_item later;   /* it is to be attended to */
-    simba_local later_at;
     uint64_t nonce;
     char *mutex, *id;
     etcd_names names;
@@ -403,15 +412,13 @@ etcd_contender *simba__etcd_contender_find(etcd_store *store, const simba_reques
 bool simba__etcd_holds(const etcd_contender *c, const simba_request *request);
 /* Does some contender of this client have this key? */
 bool simba__etcd_is_ours(const etcd_store *store, const char *key);
-void simba__etcd_attend(simba_timer *timer, simba_local now);
 
 /* --- look.c, list.c, notes.c, examine.c --------------------------------------------------------------------- */
 
 void simba__etcd_look(etcd_store *store, simba_request *request);
 void simba__etcd_forget(etcd_store *store, simba_request *request);
-int simba__etcd_observe(etcd_store *store, simba_watch *shown);
-void simba__etcd_unobserve(simba_watch *shown);
-void simba__etcd_observe_again(simba_timer *timer, simba_local now);
+int simba__etcd_observe(void *instance, simba_watch *shown);
+void simba__etcd_unobserve(void *instance, simba_watch *shown);
 void simba__etcd_list(etcd_store *store, simba_request *request);
 void simba__etcd_write_note(etcd_store *store, simba_request *request);
 void simba__etcd_read_note(etcd_store *store, simba_request *request);
@@ -427,10 +434,7 @@ struct etcd_store {
     etcd_stream stream;
     simba__table contenders; /* by nonce */
     simba__list unleased;    /* contenders that wait for a lease */
-    simba__list later;       /* contenders to attend to */
     simba__list removed;     /* contenders whose holder asks why the key is gone */
-    simba__list observers;
-    simba_timer attend, observe;
     bool closing;
 };
 

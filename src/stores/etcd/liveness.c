@@ -3,11 +3,19 @@
 
 #include "util/assert.h"
 #include "util/clock.h"
+#include "util/saturate.h"
 
 enum {
     ALIVE_PART = 6,   /* of the TTL: how often to ask for a keep-alive, */
-    PATIENT_PART = 5, /* and how long to wait for an answer */
+    PATIENT_PART = 5, /* and how long to wait for an answer; */
+    ALIVE_MOST_MS = 10000,
+    PATIENT_MOST_MS = 5000,
 };
+
+static int64_t part_ns(const etcd_liveness *live, int64_t part, int64_t most_ms)
+{
+    return simba__min64(live->ttl_ms / part, most_ms) * SIMBA__NS_PER_MS;
+}
 
 static void check(const etcd_liveness *live)
 {
@@ -44,7 +52,7 @@ static void prove(etcd_liveness *live, simba_local at)
 {
     live->proven = at;
     live->proved = true;
-    live->next_at.ns = at.ns + live->ttl_ms * SIMBA__NS_PER_MS / ALIVE_PART;
+    live->next_at.ns = at.ns + part_ns(live, ALIVE_PART, ALIVE_MOST_MS);
 }
 
 void simba__etcd_live_granted(etcd_liveness *live, int64_t ttl_ms, simba_local now)
@@ -104,7 +112,7 @@ bool simba__etcd_live_is_past(const etcd_liveness *live, simba_local now)
 
 int64_t simba__etcd_live_patience_ns(const etcd_liveness *live)
 {
-    return live->ttl_ms * SIMBA__NS_PER_MS / PATIENT_PART;
+    return part_ns(live, PATIENT_PART, PATIENT_MOST_MS);
 }
 
 simba_local simba__etcd_live_next(const etcd_liveness *live)

@@ -19,7 +19,6 @@ struct etcd_scan {
     etcd_answered *read; /* a page has come */
     void (*then)(etcd_scan *scan);
     unsigned rounds;
-    uint64_t note; /* mod_revision of the note; 0: there is none */
 };
 
 static void read_page(etcd_scan *scan)
@@ -104,7 +103,7 @@ static void on_forced(etcd_op *op, const etcd_answer *answer)
     if (!simba__etcd_good(op, answer))
         return;
     /* If an answer was lost and the key is gone now, this request has removed it, or it went meanwhile: it is gone either way. */
-    if (simba__json_bool(simba__json_get(answer->json, "succeeded")) || answer->repeated)
+    if (simba__json_bool(simba__json_get(answer->json, "succeeded")) || answer->unsure)
         simba__etcd_finish(op, SIMBA_MINE, NULL);
     else if (!is_worn_out(scan))
         begin_scan(scan, has_read); /* it went by itself; who leads now? */
@@ -133,7 +132,7 @@ static void has_read(etcd_scan *scan)
     }
     warn_of_foreigner(scan);
     op->body.length = 0;
-    simba__etcd_put_delete(&op->body, scan->first.key, scan->first.create_revision);
+    simba__etcd_put_delete(&op->body, scan->first.key, "EQUAL", scan->first.create_revision);
     simba__etcd_call(op, "/v3/kv/txn", on_forced);
 }
 
@@ -146,7 +145,7 @@ void simba__etcd_look(etcd_store *store, simba_request *request)
 
 /* --- FORGET ------------------------------------------------------------------------------------------------- */
 
-/* Nothing of a mutex stays but its note. One transaction removes the note that was seen, if no key below the mutex is younger than the
+/* Nothing of a mutex stays but its note. One transaction removes it, if neither the note nor any key below the mutex is younger than the
  * look that found no contender. Tokens are revisions, which only grow, whatever is removed. */
 
 static void has_found(etcd_scan *scan);
@@ -154,36 +153,32 @@ static void has_found(etcd_scan *scan);
 static void on_forgotten(etcd_op *op, const etcd_answer *answer)
 {
     etcd_scan *scan = (etcd_scan *)op;
+    simba__json response = {0};
+    int64_t deleted = 0;
     if (!simba__etcd_good(op, answer))
         return;
-    if (simba__json_bool(simba__json_get(answer->json, "succeeded")))
-        simba__etcd_finish(op, SIMBA_MINE, NULL);
-    else if (!is_worn_out(scan))
+    if (simba__json_bool(simba__json_get(answer->json, "succeeded"))) {
+        simba__json_next(simba__json_get(answer->json, "responses"), &response);
+        simba__json_int(simba__json_get(simba__json_get(response, "response_delete_range"), "deleted"), &deleted);
+        simba__etcd_finish(op, deleted > 0 || answer->unsure ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
+    } else if (!is_worn_out(scan)) {
         begin_scan(scan, has_found);
+    }
 }
 
-static void on_note(etcd_op *op, const etcd_answer *answer)
+static void has_found(etcd_scan *scan)
 {
-    etcd_scan *scan = (etcd_scan *)op;
+    etcd_op *op = &scan->op;
     simba__buffer *out = &op->body;
-    simba__json element = {0};
-    etcd_kv kv;
-    if (!simba__etcd_good(op, answer))
-        return;
-    if (!simba__json_next(simba__json_get(answer->json, "kvs"), &element)) {
-        /* It is not known; or an earlier attempt has removed it. */
-        simba__etcd_finish(op, scan->note ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
+    if (scan->found) {
+        const simba_owner owner = simba__etcd_owner(&scan->first);
+        simba__etcd_finish(op, SIMBA_NOT_MINE, &owner);
         return;
     }
-    if (!simba__etcd_read_kv(element, &kv)) {
-        simba__etcd_malformed(op);
-        return;
-    }
-    scan->note = kv.mod_revision;
     out->length = 0;
     simba__json_put(out, "{'compare':[{");
     simba__etcd_put_key(out, scan->names.note);
-    simba__json_put(out, ",'target':'MOD','result':'EQUAL','mod_revision':'%lld'},{", (long long)scan->note);
+    simba__json_put(out, ",'target':'MOD','result':'LESS','mod_revision':'%lld'},{", (long long)scan->revision + 1);
     simba__etcd_put_folder(out, scan->names.folder);
     simba__json_put(out, ",'target':'CREATE','result':'LESS','create_revision':'%lld'}],'success':[",
                     (long long)scan->revision + 1);
@@ -191,21 +186,6 @@ static void on_note(etcd_op *op, const etcd_answer *answer)
     simba__etcd_put_key(out, scan->names.note);
     simba__json_put(out, "}}]}");
     simba__etcd_call(op, "/v3/kv/txn", on_forgotten);
-}
-
-static void has_found(etcd_scan *scan)
-{
-    etcd_op *op = &scan->op;
-    if (scan->found) {
-        const simba_owner owner = simba__etcd_owner(&scan->first);
-        simba__etcd_finish(op, SIMBA_NOT_MINE, &owner);
-        return;
-    }
-    op->body.length = 0;
-    simba__json_put(&op->body, "{");
-    simba__etcd_put_key(&op->body, scan->names.note);
-    simba__json_put(&op->body, "}");
-    simba__etcd_call(op, "/v3/kv/range", on_note);
 }
 
 void simba__etcd_forget(etcd_store *store, simba_request *request)
@@ -225,31 +205,15 @@ typedef struct etcd_observer {
     uint64_t leader; /* its token, as the observers were told last; 0: nobody */
     bool known;      /* the observers were told something */
     bool looks, again;
-    simba__list_item of_store;
 } etcd_observer;
 
-static void observe(etcd_observer *o);
+static void observe(etcd_op *op);
 
 /* There may be memory, or a server, in a while. */
 static void observe_later(etcd_observer *o)
 {
-    etcd_store *store = o->scan.op.store;
-    simba_host *host = store->host;
     o->looks = false;
-    o->again = true;
-    if (store->observe.index == 0)
-        host->timer_set(host, &store->observe, (simba_local){host->now(host).ns + RETRY_MS * SIMBA__NS_PER_MS});
-}
-
-void simba__etcd_observe_again(simba_timer *timer, simba_local now)
-{
-    etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, observe));
-    (void)now;
-    for (simba__list_item *item = store->observers.first; item; item = item->next) {
-        etcd_observer *o = SIMBA__OF_ITEM(item, etcd_observer, of_store);
-        if (o->again && !o->looks)
-            observe(o);
-    }
+    simba__etcd_op_later(&o->scan.op, RETRY_MS);
 }
 
 static void observed(etcd_observer *o)
@@ -276,7 +240,7 @@ static void observed(etcd_observer *o)
     if (is_news)
         host->push(host, o->shown, &push);
     if (o->again)
-        observe(o);
+        observe(&o->scan.op);
 }
 
 static void on_observed(etcd_op *op, const etcd_answer *answer)
@@ -290,8 +254,9 @@ static void on_observed(etcd_op *op, const etcd_answer *answer)
         observed(o);
 }
 
-static void observe(etcd_observer *o)
+static void observe(etcd_op *op)
 {
+    etcd_observer *o = (etcd_observer *)op;
     o->again = o->looks;
     if (o->looks)
         return;
@@ -305,7 +270,7 @@ static void folder_fired(etcd_watch *watch, bool missed)
 {
     etcd_observer *o = SIMBA__OF_ITEM(watch, etcd_observer, folder);
     o->known &= !missed;
-    observe(o);
+    observe(&o->scan.op);
 }
 
 static void note_fired(etcd_watch *watch, bool missed)
@@ -319,35 +284,36 @@ static void note_fired(etcd_watch *watch, bool missed)
 static void observer_fini(etcd_op *op)
 {
     etcd_observer *o = (etcd_observer *)op;
-    simba__list_remove(&o->of_store);
     simba__etcd_watch_clear(op->store, &o->folder);
     simba__etcd_watch_clear(op->store, &o->of_note);
     if (o->shown)
         o->shown->backend_data = NULL;
 }
 
-int simba__etcd_observe(etcd_store *store, simba_watch *shown)
+int simba__etcd_observe(void *instance, simba_watch *shown)
 {
+    etcd_store *store = instance;
     etcd_observer *o = simba__etcd_op_new(store, sizeof *o, NULL);
     if (!o)
         return SIMBA_ENOMEM;
     o->scan.op.stays = true;
     o->scan.op.fini = observer_fini;
+    o->scan.op.woken = observe;
     o->shown = shown;
     o->folder.fired = folder_fired;
     o->of_note.fired = note_fired;
     o->folder.folder = o->folder.puts = o->of_note.puts = true;
     o->scan.read = on_observed;
     shown->backend_data = o;
-    simba__list_append(&store->observers, &o->of_store);
     simba__etcd_names(store->options.prefix, shown->mutex, &o->scan.names);
     simba__etcd_session_want(store); /* who observes may want to know how long sessions are, before it contends */
-    observe(o);
+    observe(&o->scan.op);
     return 0;
 }
 
-void simba__etcd_unobserve(simba_watch *shown)
+void simba__etcd_unobserve(void *instance, simba_watch *shown)
 {
+    (void)instance;
     etcd_observer *o = shown->backend_data;
     if (o)
         simba__etcd_op_end(&o->scan.op);

@@ -62,7 +62,7 @@ static etcd_move look(etcd_queue *q, uint64_t below)
 
 static etcd_move leave(etcd_queue *q)
 {
-    q->led = q->place == ETCD_LEADS;
+    q->led |= q->place == ETCD_LEADS;
     q->left = q->revision;
     go_to(q, ETCD_UNSURE);
     return take(q, ETCD_LEAVE);
@@ -81,10 +81,11 @@ etcd_move simba__etcd_queue_go(etcd_queue *q)
     case ETCD_NONE:
     case ETCD_UNSURE:
         if (q->leaving)
-            return q->place == ETCD_NONE ? rest(q, ETCD_TELL_OUT) : look(q, 0);
+            return q->place == ETCD_UNSURE ? look(q, 0) : rest(q, q->led ? ETCD_TELL_FREED : ETCD_TELL_OUT);
         if (q->rounds++ >= ROUNDS_MOST)
             return rest(q, ETCD_TELL_REFUSED);
         q->fresh = q->place == ETCD_NONE;
+        q->led = false;
         go_to(q, ETCD_UNSURE);
         return take(q, ETCD_ENTER);
     case ETCD_WAITS:
@@ -142,9 +143,8 @@ etcd_move simba__etcd_queue_left(etcd_queue *q, bool deleted)
     SIMBA__ASSERT(q->step == ETCD_LEAVE);
     q->step = ETCD_REST;
     go_to(q, ETCD_NONE);
-    if (q->leaving)
-        return rest(q, q->led && deleted ? ETCD_TELL_FREED : ETCD_TELL_OUT);
-    if (!q->queue && deleted)
+    q->led &= deleted;
+    if (!q->leaving && !q->queue && deleted && !q->again)
         return rest(q, ETCD_TELL_LOST);
     return simba__etcd_queue_go(q);
 }

@@ -76,34 +76,51 @@ static void proven(etcd_store *store)
 
 /* --- keys that nobody knows --------------------------------------------------------------------------------- */
 
-static void on_swept(etcd_op *op, const etcd_answer *answer)
+static void on_keys(etcd_op *op, const etcd_answer *answer);
+
+static void read_keys(etcd_op *op)
+{
+    op->body.length = 0;
+    simba__json_put(&op->body, "{'ID':'%lld','keys':true}", (long long)op->store->session.lease);
+    simba__etcd_call(op, "/v3/lease/timetolive", on_keys);
+}
+
+static void end_sweep(etcd_op *op)
 {
     op->store->session.sweep = NULL;
-    (void)answer; /* the next look tells */
     simba__etcd_op_end(op);
 }
 
+static void on_swept(etcd_op *op, const etcd_answer *answer)
+{
+    if (answer->code == 0)
+        read_keys(op); /* there may be more */
+    else
+        end_sweep(op);
+}
+
+/* Meanwhile a contender may put the same key, and lead by it; and this deletion may come late itself. So it only deletes what is as old
+ * as the list of keys. */
 static void on_keys(etcd_op *op, const etcd_answer *answer)
 {
     etcd_store *store = op->store;
     const simba__json keys = simba__json_get(answer->json, "keys");
     char key[ETCD_KEY_MAX + 1];
     size_t length;
+    uint64_t revision, term;
     bool found = false;
     for (simba__json element = {0}; answer->code == 0 && !found && simba__json_next(keys, &element);)
         found = simba__json_base64(element, key, sizeof key, &length) && strlen(key) == length &&
                 !simba__etcd_is_ours(store, key);
-    if (!found) {
-        on_swept(op, answer);
+    if (!found || !simba__etcd_read_header(answer->json, &revision, &term)) {
+        end_sweep(op);
         return;
     }
     store->host->log(store->host, SIMBA_LOG_INFO, "etcd %s: removing %s, which was put after its contender had gone",
                      store->options.where, key);
     op->body.length = 0;
-    simba__json_put(&op->body, "{");
-    simba__etcd_put_key(&op->body, key);
-    simba__json_put(&op->body, "}");
-    simba__etcd_call(op, "/v3/kv/deleterange", on_swept);
+    simba__etcd_put_delete(&op->body, key, "LESS", revision + 1);
+    simba__etcd_call(op, "/v3/kv/txn", on_swept);
 }
 
 static void sweep(etcd_store *store)
@@ -115,8 +132,7 @@ static void sweep(etcd_store *store)
     if (!session->sweep)
         return;
     session->sweep->stays = true;
-    simba__json_put(&session->sweep->body, "{'ID':'%lld','keys':true}", (long long)session->lease);
-    simba__etcd_call(session->sweep, "/v3/lease/timetolive", on_keys);
+    read_keys(session->sweep);
 }
 
 void simba__etcd_session_doubt(etcd_store *store)
@@ -281,8 +297,9 @@ static void on_timer(simba_timer *timer, simba_local now)
         step(store);
 }
 
-void simba__etcd_session_close(etcd_store *store)
+void simba__etcd_session_close(void *instance)
 {
+    etcd_store *store = instance;
     etcd_session *session = &store->session;
     simba_host *host = store->host;
     const bool leased = session->live.has_lease;

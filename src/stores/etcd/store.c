@@ -121,26 +121,10 @@ static void etcd_submit(void *instance, simba_request *request)
     }
 }
 
-static void etcd_expire(void *instance, simba_request *request)
-{
-    simba__etcd_expire(instance, request);
-}
-
 /* Calls are sent as they are made. */
 static void etcd_flush(void *instance)
 {
     (void)instance;
-}
-
-static int etcd_watch_mutex(void *instance, simba_watch *shown)
-{
-    return simba__etcd_observe(instance, shown);
-}
-
-static void etcd_unwatch_mutex(void *instance, simba_watch *shown)
-{
-    (void)instance;
-    simba__etcd_unobserve(shown);
 }
 
 static int64_t etcd_session_ms(void *instance)
@@ -173,25 +157,14 @@ static int etcd_init(void *instance, simba_host *host, const simba_url *url, sim
         return rc;
     host->workers = workers_for(&self->options);
     self->session.live.ttl_ms = self->options.session_ms;
-    self->attend.fire = simba__etcd_attend;
-    self->observe.fire = simba__etcd_observe_again;
     if (self->options.tls)
         rc = simba__tls_context_new(&self->options.files, err, &tls);
     if (rc < 0)
         return rc;
     if (simba__etcd_calls_init(self, tls) < 0 || simba__etcd_session_init(self) < 0 ||
-        simba__etcd_stream_init(self) < 0 || host->timer_add(host, &self->attend) < 0 ||
-        host->timer_add(host, &self->observe) < 0)
+        simba__etcd_stream_init(self) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     return 0;
-}
-
-static void etcd_close(void *instance)
-{
-    etcd_store *self = instance;
-    self->host->timer_clear(self->host, &self->attend);
-    self->host->timer_clear(self->host, &self->observe);
-    simba__etcd_session_close(self);
 }
 
 static void etcd_fini(void *instance)
@@ -218,12 +191,12 @@ const simba_backend simba__backend_etcd = {
     .workers = 1,
     .init = etcd_init,
     .submit = etcd_submit,
-    .expire = etcd_expire,
+    .expire = simba__etcd_expire,
     .flush = etcd_flush,
-    .watch = etcd_watch_mutex,
-    .unwatch = etcd_unwatch_mutex,
+    .watch = simba__etcd_observe,
+    .unwatch = simba__etcd_unobserve,
     .woken = etcd_flush,
-    .close = etcd_close,
+    .close = simba__etcd_session_close,
     .fini = etcd_fini,
     .session_ms = etcd_session_ms,
     .server = etcd_server,

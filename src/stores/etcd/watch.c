@@ -13,7 +13,7 @@
 
 #define MS SIMBA__NS_PER_MS
 
-enum { PAUSE_MS = 100, LINE_MOST = 1024 * 1024 };
+enum { PAUSE_MS = 100, REFUSED_MS = 1000, LINE_MOST = 1024 * 1024 };
 
 static etcd_store *of(simba__http_call *call)
 {
@@ -38,14 +38,19 @@ static void set_timer(etcd_store *store, int64_t ns)
 }
 
 /* The stream ends, and another begins where it was. */
-static void begin_anew(etcd_store *store)
+static void begin_anew(etcd_store *store, int64_t pause_ms)
 {
-    etcd_stream *stream = &store->stream;
-    simba__http_cancel(&stream->call);
-    stream->open = false;
-    for (simba__list_item *item = stream->watches.first; item; item = item->next)
-        SIMBA__OF_ITEM(item, etcd_watch, item)->created = false;
-    set_timer(store, PAUSE_MS * MS);
+    simba__http_cancel(&store->stream.call);
+    store->stream.open = false;
+    set_timer(store, pause_ms * MS);
+}
+
+/* The server, or this one of them, serves no watches: there is no leader, the token has expired, or it is no etcd. */
+static void refused(etcd_store *store, int status, const etcd_fault *fault)
+{
+    if (!simba__etcd_refuses_token(store, status, fault, store->stream.token_no))
+        simba__etcd_turn_from(store, &store->stream.http);
+    begin_anew(store, PAUSE_MS);
 }
 
 /* --- messages ----------------------------------------------------------------------------------------------- */
@@ -54,7 +59,7 @@ static void say(etcd_store *store, simba__buffer *message)
 {
     etcd_stream *stream = &store->stream;
     if (message->failed || simba__http_more(&stream->call, message->data, message->length) < 0)
-        begin_anew(store);
+        begin_anew(store, PAUSE_MS);
     simba__buffer_free(message);
 }
 
@@ -80,15 +85,15 @@ static void say_cancel(etcd_store *store, int64_t id)
 
 /* --- lines -------------------------------------------------------------------------------------------------- */
 
-/* etcd does not watch, or watches no more. */
+/* etcd does not watch, or watches no more. From 3.5 on it does not say which watch it refuses: then `watch` is NULL. */
 static void take_cancel(etcd_store *store, etcd_watch *watch, simba__json result)
 {
     simba_host *host = store->host;
     int64_t compacted = 0;
-    char why[160] = "";
+    etcd_fault fault = {0};
     simba__json_int(simba__json_get(result, "compact_revision"), &compacted);
-    simba__json_text(simba__json_get(result, "cancel_reason"), why, sizeof why);
-    if (compacted > 0) { /* what has happened since `from` is forgotten */
+    simba__json_text(simba__json_get(result, "cancel_reason"), fault.text, sizeof fault.text);
+    if (watch && compacted > 0) { /* what has happened since `from` is forgotten */
         simba__table_remove(&store->stream.by_id, &watch->node);
         watch->id = ++store->stream.last_id; /* etcd takes no number twice on a stream */
         watch->from = (uint64_t)compacted;
@@ -97,9 +102,13 @@ static void take_cancel(etcd_store *store, etcd_watch *watch, simba__json result
         watch->fired(watch, true);
         return;
     }
-    host->log(host, SIMBA_LOG_WARN, "etcd %s: cannot watch %s: %s", store->options.where, watch->key,
-              why[0] ? why : "the server has canceled it");
-    begin_anew(store);
+    if (simba__etcd_refuses_token(store, 0, &fault, store->stream.token_no)) {
+        begin_anew(store, PAUSE_MS);
+        return;
+    }
+    host->log(host, SIMBA_LOG_WARN, "etcd %s: cannot watch %s: %s", store->options.where, watch ? watch->key : "a key",
+              fault.text[0] ? fault.text : "the server has canceled it");
+    begin_anew(store, REFUSED_MS);
 }
 
 static void on_line(simba__http_call *call, const char *text, size_t length)
@@ -108,29 +117,24 @@ static void on_line(simba__http_call *call, const char *text, size_t length)
     simba__json line;
     simba__json event = {0};
     int64_t id = 0;
-    if (!simba__json_read(text, length, &line)) {
-        begin_anew(store);
-        return;
-    }
+    const bool is_json = simba__json_read(text, length, &line);
     const simba__json result = simba__json_get(line, "result");
-    if (!result.at || !simba__json_int(simba__json_get(result, "watch_id"), &id)) {
-        begin_anew(store); /* an error: there is no leader, or the token has expired */
+    if (!is_json || !result.at || !simba__json_int(simba__json_get(result, "watch_id"), &id)) {
         etcd_fault fault;
         simba__etcd_read_fault(line, &fault);
-        if (fault.code == ETCD_UNAUTHENTICATED)
-            simba__etcd_log_out(store);
+        refused(store, 200, &fault);
         return;
     }
     etcd_watch *watch = find(&store->stream, id);
-    if (!watch)
-        return; /* it was cleared, or this is progress */
-    if (simba__json_bool(simba__json_get(result, "canceled"))) {
+    const bool canceled = simba__json_bool(simba__json_get(result, "canceled"));
+    if (canceled && (watch || id < 0)) {
         take_cancel(store, watch, result);
         return;
     }
+    if (!watch)
+        return; /* it was cleared, or this is progress */
     int64_t last = 0;
     const simba__json events = simba__json_get(result, "events");
-    watch->created = true;
     while (simba__json_next(events, &event))
         simba__json_int(simba__json_get(simba__json_get(event, "kv"), "mod_revision"), &last);
     if (last <= 0)
@@ -143,15 +147,14 @@ static void on_done(simba__http_call *call, const simba__http_answer *answer, co
 {
     etcd_store *store = of(call);
     etcd_fault fault = {0};
-    simba__json json;
+    simba__json json = {0};
     (void)error;
-    if (answer && answer->head.status == 401)
-        simba__etcd_log_out(store);
-    else if (answer && answer->head.status != 200 && simba__json_read(answer->body, answer->length, &json))
+    if (answer && simba__json_read(answer->body, answer->length, &json))
         simba__etcd_read_fault(json, &fault);
-    if (fault.code == ETCD_UNAUTHENTICATED)
-        simba__etcd_log_out(store);
-    begin_anew(store);
+    if (answer)
+        refused(store, answer->head.status, &fault);
+    else
+        begin_anew(store, PAUSE_MS);
 }
 
 /* --- watches ------------------------------------------------------------------------------------------------ */
@@ -166,16 +169,22 @@ void simba__etcd_stream_flush(etcd_store *store)
                                    store->calls.token ? "Authorization" : NULL,
                                    store->calls.token,
                                    NULL};
-    if (stream->open || !stream->watches.first || stream->timer.index != 0 || !simba__etcd_is_logged_in(store))
+    if (stream->open || !stream->watches.first || stream->timer.index != 0)
         return;
+    if (!simba__etcd_is_logged_in(store)) {
+        if (!store->calls.login) /* which would call this function when it is done */
+            set_timer(store, REFUSED_MS * MS);
+        return;
+    }
     stream->call = (simba__http_call){.done = on_done,
                                       .line = on_line,
                                       .body_most = LINE_MOST,
                                       .streams = true,
                                       .silence_ns = 2 * simba__etcd_patience_ns(store)};
     stream->open = true;
+    stream->token_no = store->calls.token_no;
     if (simba__http_send(&stream->http, &stream->call, "POST", "/v3/watch", headers, NULL, 0) < 0) {
-        begin_anew(store);
+        begin_anew(store, PAUSE_MS);
         return;
     }
     for (simba__list_item *item = stream->watches.first; item && stream->open; item = item->next)
@@ -193,7 +202,6 @@ bool simba__etcd_watch_set(etcd_store *store, etcd_watch *watch, const char *key
     watch->key = key;
     watch->from = from;
     watch->id = ++stream->last_id;
-    watch->created = false;
     simba__list_append(&stream->watches, &watch->item);
     simba__table_add(&stream->by_id, &watch->node, (uint64_t)watch->id);
     if (stream->open)
@@ -214,7 +222,7 @@ void simba__etcd_watch_clear(etcd_store *store, etcd_watch *watch)
         say_cancel(store, watch->id);
 }
 
-/* Open the stream again; or have etcd say something. */
+/* Open the stream again; or have etcd say something, unless calls go to another server by now: the stream follows them. */
 static void on_timer(simba_timer *timer, simba_local now)
 {
     etcd_store *store = (etcd_store *)(void *)((char *)timer - offsetof(etcd_store, stream.timer));
@@ -226,6 +234,8 @@ static void on_timer(simba_timer *timer, simba_local now)
     } else if (!stream->watches.first) {
         simba__http_cancel(&stream->call);
         stream->open = false;
+    } else if (simba__etcd_is_elsewhere(store, &stream->http)) {
+        begin_anew(store, 0);
     } else {
         simba__json_put(&out, "{'progress_request':{}}");
         set_timer(store, simba__etcd_patience_ns(store));

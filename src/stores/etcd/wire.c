@@ -141,11 +141,11 @@ void simba__etcd_put_look(simba__buffer *out, const etcd_names *names, uint64_t 
     simba__json_put(out, "]}");
 }
 
-void simba__etcd_put_delete(simba__buffer *out, const char *key, uint64_t create_revision)
+void simba__etcd_put_delete(simba__buffer *out, const char *key, const char *result, uint64_t create_revision)
 {
     simba__json_put(out, "{'compare':[{");
     simba__etcd_put_key(out, key);
-    simba__json_put(out, ",'target':'CREATE','result':'EQUAL','create_revision':'%lld'}],'success':[",
+    simba__json_put(out, ",'target':'CREATE','result':%s,'create_revision':'%lld'}],'success':[", result,
                     (long long)create_revision);
     simba__json_put(out, "{'request_delete_range':{");
     simba__etcd_put_key(out, key);
