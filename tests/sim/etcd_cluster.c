@@ -224,7 +224,7 @@ static void fault(sim *s, const sim_item *item, int64_t until)
         return; /* nothing is judged by it */
     check_trouble(s, SIM_PROCESSES, s->now, until + TROUBLE_NS);
     if (item->kind == SIM_ITEM_FREEZE) {
-        server->frozen_until = until;
+        *(item->who % 3 == 2 ? &server->sick_until : &server->frozen_until) = until;
     } else if (item->kind == SIM_ITEM_RESTART) {
         for (unsigned i = 0; i < state->servers; i++)
             if (item->who == 0 || i == chosen)
@@ -262,7 +262,7 @@ static void healed(sim *s)
     ego_leave(s);
     for (unsigned i = 0; i < state->servers; i++) {
         etcd_server *server = &state->server[i];
-        server->isolated_until = 0;
+        server->isolated_until = server->sick_until = 0;
         server->frozen_until = server->frozen_until < s->now ? server->frozen_until : s->now;
         server->down_until = server->down_until < s->now ? server->down_until : s->now;
     }

@@ -227,9 +227,16 @@ static void create_watch(sim *s, unsigned wire, egate_peer *peer, simba__json re
         watch.no_put |= filter.length == sizeof "\"NOPUT\"" - 1;
     if (!watch.from)
         watch.from = state->revision + 1;
-    begin_result(s, server, watch.id, &out);
+    const bool refused = !s->healed && sim_chance(s, 10);
+    begin_result(s, server, refused ? -1 : watch.id, &out); /* since 3.5 it does not say which watch it refuses */
     simba__json_put(&out, ",'created':true");
+    if (refused)
+        simba__json_put(&out, ",'canceled':true,'cancel_reason':'etcdserver: permission denied'");
     say_result(s, wire, peer, &out);
+    if (refused) {
+        check_trouble(s, wire_process(s, wire), s->now, s->now + 3 * SIM_S);
+        return;
+    }
     if (watch.from < state->compacted) {
         begin_result(s, server, watch.id, &out);
         simba__json_put(&out, ",'canceled':true,'compact_revision':'%lld'", (long long)state->compacted);
@@ -482,7 +489,9 @@ void egate_task(sim *s, const sim_event *event)
         return;
     }
     const bool late = s->now >= task->deadline;
-    if (!task->done && late) {
+    if (s->now < server->sick_until && !task->done) {
+        fail(task, 500, 2, "etcdserver: something is wrong with this server");
+    } else if (!task->done && late) {
         fail(task, 503, 14, "etcdserver: request timed out");
     } else if (!task->done && alive && server->leads) {
         if (!keep_alive(s, task)) {

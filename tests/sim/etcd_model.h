@@ -83,6 +83,7 @@ typedef struct etcd_server {
     size_t applied;      /* of the events */
     int64_t leaderless_since;
     int64_t down_until, frozen_until, isolated_until;
+    int64_t sick_until;          /* it answers every request with an error */
     uint32_t with_it;            /* isolated: which processes are on its side, by bit */
     ekv_lease lease[EKV_LEASES]; /* deposed: those that it goes on to confirm */
 } etcd_server;

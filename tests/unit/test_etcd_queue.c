@@ -103,7 +103,7 @@ static void no_wait(void **state)
     (void)state;
     enter(false);
     assert_move(saw(10, 9, 0), ETCD_LEAVE, ETCD_TELL_NOTHING);
-    assert_move(simba__etcd_queue_left(&q, true), ETCD_REST, ETCD_TELL_LOST);
+    assert_move(simba__etcd_queue_left(&q, true), ETCD_REST, ETCD_TELL_OUT);
     assert_int_equal(q.place, ETCD_NONE);
 }
 

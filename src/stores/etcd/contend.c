@@ -196,13 +196,12 @@ static void tell(etcd_contender *c, etcd_tell what)
             simba__etcd_op_later(&c->op, RETRY_MS);
         simba__etcd_complete(op, SIMBA_NOT_MINE, &c->owner);
         break;
-    case ETCD_TELL_LOST:
-        simba__etcd_complete(op, SIMBA_NOT_MINE, &c->owner);
+    case ETCD_TELL_FREED:
+        simba__etcd_complete(op, SIMBA_MINE, NULL);
         drop(c);
         break;
-    case ETCD_TELL_FREED:
     case ETCD_TELL_OUT:
-        simba__etcd_complete(op, what == ETCD_TELL_FREED ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
+        simba__etcd_complete(op, SIMBA_NOT_MINE, c->queue.leaving ? NULL : &c->owner);
         drop(c);
         break;
     case ETCD_TELL_REVOKED:

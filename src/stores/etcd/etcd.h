@@ -174,9 +174,8 @@ typedef enum etcd_tell {
     ETCD_TELL_NOTHING,
     ETCD_TELL_LEADS,   /* it leads: MINE, or RELEASED if nobody asks */
     ETCD_TELL_WAITS,   /* it stands in the queue, behind `before` */
-    ETCD_TELL_LOST,    /* nobody was to wait, and another one leads; the key is gone */
     ETCD_TELL_FREED,   /* it had led, and is gone */
-    ETCD_TELL_OUT,     /* it is gone, or there was none */
+    ETCD_TELL_OUT,     /* it is gone, or there was none; without a RELEASE: another one leads, and nobody was to wait */
     ETCD_TELL_REVOKED, /* it leads no more */
     ETCD_TELL_REFUSED, /* the key goes each time that it is put */
 } etcd_tell;

@@ -145,7 +145,7 @@ etcd_move simba__etcd_queue_left(etcd_queue *q, bool deleted)
     go_to(q, ETCD_NONE);
     q->led &= deleted;
     if (!q->leaving && !q->queue && deleted && !q->again)
-        return rest(q, ETCD_TELL_LOST);
+        return rest(q, ETCD_TELL_OUT);
     return simba__etcd_queue_go(q);
 }
 

@@ -213,12 +213,6 @@ static bool read_own(simba__json answer, unsigned nth, const etcd_names *names, 
     return true;
 }
 
-static void set_first(etcd_sight *sight, const etcd_kv *kv)
-{
-    sight->has_first = true;
-    sight->first = *kv;
-}
-
 bool simba__etcd_read_enter(simba__json answer, const etcd_names *names, etcd_sight *ret_sight)
 {
     const unsigned offset = simba__json_bool(simba__json_get(answer, "succeeded")) ? 1 : 0;
@@ -234,7 +228,8 @@ bool simba__etcd_read_enter(simba__json answer, const etcd_names *names, etcd_si
         if (!simba__etcd_contends(names->folder, kv.key))
             continue;
         if (!ret_sight->has_first)
-            set_first(ret_sight, &kv);
+            ret_sight->first = kv;
+        ret_sight->has_first = true;
         found = kv.create_revision == ret_sight->own;
         if (found)
             break;
@@ -266,9 +261,9 @@ bool simba__etcd_read_look(simba__json answer, const etcd_names *names, etcd_sig
             ret_sight->before = kv.create_revision;
             strcpy(ret_sight->before_key, kv.key);
         }
-        set_first(ret_sight, &kv);
+        ret_sight->has_first = !more;
+        ret_sight->first = kv;
     }
-    ret_sight->has_first &= !more;
     ret_sight->rest = more && ret_sight->before == 0 ? lowest : 0;
     return ret_sight->own == 0 || ret_sight->before < ret_sight->own;
 }
