@@ -150,11 +150,12 @@ bool torture_event_read(const char *line, torture_event *ret_event, char ret_fla
 {
     static const char *const always[] = {"at", "kind", NULL};
     torture_event e = {0};
-    reading r = {.needed = always, .flaw = ret_flaw};
+    reading r = {.needed = always};
     char kind[WORD_MAX];
     uint64_t contender = UINT64_MAX;
     uint64_t life = 0;
     uint64_t mutex = 0;
+    r.flaw = ret_flaw;
     if (!read_object(line, &r) || !read_time(&r, "at", &e.at_ns) || !read_word(&r, "kind", kind))
         return false;
     while (e.kind < TORTURE_KIND_COUNT && strcmp(kind, torture_kind_word(e.kind)) != 0)
@@ -199,10 +200,11 @@ bool torture_setup_read(const char *line, torture_setup *ret_setup, char ret_fla
 {
     static const char *const always[] = {"kind", "contenders", "mutexes", "lease", "takeover", "handover", NULL};
     torture_setup s = {0};
-    reading r = {.needed = always, .flaw = ret_flaw};
+    reading r = {.needed = always};
     char kind[WORD_MAX];
     uint64_t contenders = 0;
     uint64_t mutexes = 0;
+    r.flaw = ret_flaw;
     if (!read_object(line, &r) || !read_word(&r, "kind", kind))
         return false;
     if (strcmp(kind, "run") != 0)
