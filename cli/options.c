@@ -104,6 +104,9 @@ const char *cli_advice(const simba_error *error)
     if (error->code == SIMBA_EPERM &&
         (strstr(error->text, "certificate") != NULL || strstr(error->text, "by TLS: ") != NULL))
         return "Does the URL name the certificates to trust, and the host as its certificate does? See simba-url(5).";
+    if (strstr(error->text, "may have forgotten leases") != NULL)
+        return "Ask again then: until the old leases are over, it grants nothing new. See restart-wait in "
+               "simba-url(5).";
     switch (error->code) {
     case SIMBA_EUNAVAILABLE:
     case SIMBA_ETIMEDOUT:

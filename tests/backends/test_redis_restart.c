@@ -89,6 +89,40 @@ static void mixed_fleet(void **state)
     testhost_close(&a);
 }
 
+/* What EXAMINE says of such keys; NULL: nothing. */
+static const testhost_found *examined(void)
+{
+    a.found_count = 0;
+    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    for (size_t i = 0; i < a.found_count; i++)
+        if (strcmp(a.found[i].what, "keys") == 0)
+            return &a.found[i];
+    return NULL;
+}
+
+/* EXAMINE names mutexes that have such keys, and no others: the lock is a string in each version. */
+static void examine(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_mine(acquire(&a, "invoices", "me", 1));
+    say("SET simba:{locked} me PX 60000");
+    assert_null(examined());
+    say("SET simba:{orders}:grant %s", OLD_GRANT);
+    say("SET simba:{orders}:note old");
+    say("SET simba:{mail}:note old");
+    const testhost_found *found = examined();
+    assert_non_null(found);
+    assert_int_equal(found->verdict, SIMBA_VERDICT_WARNING);
+    assert_non_null(strstr(found->text, "which has made these mutexes: mail, orders."));
+    say("SET simba:{a}:note old");
+    say("SET simba:{b}:note old");
+    assert_non_null(strstr(examined()->text, ": a, b, mail, and others."));
+    say("DEL simba:{orders}:grant simba:{orders}:note simba:{mail}:note simba:{a}:note simba:{b}:note");
+    assert_null(examined());
+    testhost_close(&a);
+}
+
 /* PREPARE goes over them, keeps token and note, and refuses while somebody has such a mutex. */
 static void upgrade(void **state)
 {
@@ -130,6 +164,7 @@ int main(void)
         cmocka_unit_test_setup(waits_for_one_lease, setup),
         cmocka_unit_test_setup(all_else_goes_on, setup),
         cmocka_unit_test_setup(mixed_fleet, setup),
+        cmocka_unit_test_setup(examine, setup),
         cmocka_unit_test_setup(upgrade, setup),
     };
     return SERVER_RUN_TESTS("redis-server", tests, restart_setup, group_teardown);

@@ -64,6 +64,19 @@ static void others_do_not_warn(void **state)
     assert_int_equal(count(err_of(&last), WORDS), 0);
 }
 
+/* The doctor does not suspect the network when a server that has just started grants nothing. */
+static void doctor_knows_a_start(void **state)
+{
+    char waits[96];
+    snprintf(waits, sizeof waits, "redis://127.0.0.1:%d?restart-wait=yes", redis.port);
+    server_signal(&redis, SIGKILL);
+    assert_true(server_start(&redis));
+    assert_int_equal(RUN("doctor", "--url", waits), 69);
+    assert_non_null(strstr(out_of(&last), " s ago and may have forgotten leases: waiting "));
+    assert_non_null(strstr(out_of(&last), "Ask again then"));
+    assert_null(strstr(out_of(&last), "firewall"));
+}
+
 /* A server that keeps what it acknowledges. */
 static void no_reason_to_warn(void **state)
 {
@@ -91,8 +104,8 @@ static int stop_server(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(run_warns_once),     TEST(elect_warns_once),  TEST(schedule_warns_once),
-        TEST(others_do_not_warn), TEST(no_reason_to_warn),
+        TEST(run_warns_once),     TEST(elect_warns_once),     TEST(schedule_warns_once),
+        TEST(others_do_not_warn), TEST(doctor_knows_a_start), TEST(no_reason_to_warn),
     };
     helper_main(argc, argv);
     if (!server_has("redis-server")) {

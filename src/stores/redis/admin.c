@@ -1,6 +1,7 @@
 /* LIST, EXAMINE and PREPARE, which go over all servers, one after the other. EXAMINE asks each what it says of itself (INFO).
- * LIST and PREPARE walk over the keys of each with SCAN, which may show a key twice, and then run a script for every mutex that
- * they have found, ROWS at a time, through the same code as every request. */
+ * Then it looks for keys of an earlier version: strings that end like a grant or a note. LIST and PREPARE walk over the keys of each
+ * server with SCAN, which may show a key twice, and then run a script for every mutex that they have found, ROWS at a time, through the
+ * same code as every request. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-enum { ROWS = 128 };
+enum { ROWS = 128, PAGES_EXAMINED = 100, NAMES_SHOWN = 3 };
 
 typedef struct redis_walk redis_walk;
 
@@ -26,6 +27,7 @@ struct redis_walk {
     size_t at;    /* it has asked for the names before this one */
     size_t busy;  /* calls in flight */
     size_t owned; /* PREPARE: mutexes that somebody has */
+    size_t pages; /* EXAMINE: of keys. It looks at so many, because the server may be full of keys of others */
 };
 
 /* A mutex that is looked at. */
@@ -163,10 +165,11 @@ static bool add_name(redis_walk *walk, const char *key)
     const char *pattern = walk->request->op == SIMBA_OP_LIST ? walk->request->mutex : NULL;
     const size_t start = sizeof "simba:{" - 1;
     const size_t length = strlen(key);
+    const bool examines = walk->request->op == SIMBA_OP_EXAMINE; /* the lock is a string in each version */
     char name[SIMBA_MUTEX_BYTES + 1] = "";
     if (strncmp(key, "simba:{", start) != 0)
         return true;
-    for (size_t i = 0; i < sizeof tails / sizeof *tails && name[0] == '\0'; i++) {
+    for (size_t i = examines; i < sizeof tails / sizeof *tails && name[0] == '\0'; i++) {
         const size_t tail = strlen(tails[i]);
         if (length > start + tail && length - start - tail < sizeof name && strcmp(key + length - tail, tails[i]) == 0)
             memcpy(name, key + start, length - start - tail);
@@ -210,7 +213,9 @@ static void put_scan(redis_call *call, simba__buffer *out)
         walk->node = call->node;
         strcpy(walk->cursor, "0");
     }
-    simba__redis_put(out, 6, (const char *const[]){"SCAN", walk->cursor, "MATCH", "simba:{*", "COUNT", "1000"});
+    simba__redis_put(
+        out, walk->request->op == SIMBA_OP_EXAMINE ? 8 : 6,
+        (const char *const[]){"SCAN", walk->cursor, "MATCH", "simba:{*", "COUNT", "1000", "TYPE", "string"});
 }
 
 static bool is_page(const redis_walk *walk, const redisReply *reply)
@@ -219,12 +224,41 @@ static bool is_page(const redis_walk *walk, const redisReply *reply)
            reply->element[0]->len < sizeof walk->cursor && reply->element[1]->type == REDIS_REPLY_ARRAY;
 }
 
+static void found(redis_walk *walk, simba_verdict verdict, const char *what, const char *text, const char *remedy)
+{
+    simba_host *host = walk->store->host;
+    const simba_finding finding = {sizeof(simba_finding), verdict, what, text, remedy};
+    if (!walk->expired && host->found(host, walk->request, &finding) < 0)
+        walk_fail(walk, SIMBA_ENOMEM, "redis: out of memory");
+}
+
+/* The end of EXAMINE. */
+static void examine_names(redis_walk *walk)
+{
+    char text[400];
+    int length =
+        snprintf(text, sizeof text, "This simba refuses the keys of an earlier one, which has made these mutexes:");
+    for (size_t i = 0; i < walk->count && i < NAMES_SHOWN; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%s %s", i > 0 ? "," : "", walk->names[i]);
+    snprintf(text + length, sizeof text - (size_t)length, walk->count > NAMES_SHOWN ? ", and others." : ".");
+    if (walk->count > 0)
+        found(walk, SIMBA_VERDICT_WARNING, "keys", text, "End the programs of that version, then run `simba init`.");
+    end_if_idle(walk);
+}
+
 static void page_over(redis_call *call, const redisReply *reply, const simba_error *error)
 {
     redis_walk *walk = call->user;
+    const bool examines = walk->request->op == SIMBA_OP_EXAMINE;
     bool whole = true;
     simba__redis_call_free(call);
     walk->busy--;
+    if (examines &&
+        (error || !is_page(walk, reply))) { /* the user may not look, or the server cannot: then nobody knows */
+        drop_doubles(walk);
+        examine_names(walk);
+        return;
+    }
     if (error)
         walk_fail(walk, error->code, error->text);
     else if (!is_page(walk, reply))
@@ -242,21 +276,17 @@ static void page_over(redis_call *call, const redisReply *reply, const simba_err
     redis_node *next = walk->node;
     if (strcmp(walk->cursor, "0") == 0)
         next = walk->node = simba__redis_node_serving(walk->node->next);
-    if (whole && next && submit(walk, next, NULL, put_scan, page_over))
+    if (whole && next && !(examines && ++walk->pages >= PAGES_EXAMINED) &&
+        submit(walk, next, NULL, put_scan, page_over))
         return;
     drop_doubles(walk);
-    ask_more(walk);
+    if (examines)
+        examine_names(walk);
+    else
+        ask_more(walk);
 }
 
 /* --- how a server is set up --------------------------------------------------------------------------- */
-
-static void found(redis_walk *walk, simba_verdict verdict, const char *what, const char *text, const char *remedy)
-{
-    simba_host *host = walk->store->host;
-    const simba_finding finding = {sizeof(simba_finding), verdict, what, text, remedy};
-    if (!walk->expired && host->found(host, walk->request, &finding) < 0)
-        walk_fail(walk, SIMBA_ENOMEM, "redis: out of memory");
-}
 
 static void examine_server(redis_walk *walk, const redis_node *node, const char *info)
 {
@@ -348,7 +378,10 @@ static void info_over(redis_call *call, const redisReply *reply, const simba_err
         examine_replicas(walk, reply->str);
     }
     redis_node *next = walk->expired ? NULL : simba__redis_node_serving(node->next);
-    if (!next || !submit(walk, next, NULL, put_info, info_over))
+    if (next && submit(walk, next, NULL, put_info, info_over))
+        return;
+    walk->node = simba__redis_node_for(walk->store, NULL);
+    if (walk->expired || !submit(walk, walk->node, NULL, put_scan, page_over))
         end_if_idle(walk);
 }
 
