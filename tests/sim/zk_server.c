@@ -431,7 +431,9 @@ static void opened_session(sim *s, const zk_txn *txn, zk_peer *peer)
 {
     peer->session = txn->session;
     peer->busy = false;
-    say_session(s, txn->wire, txn->session, ensemble_validate(s, txn->server, txn->session));
+    /* A server tells of the session that it has made, also if that has ended meanwhile: the client learns it afterwards. */
+    (void)ensemble_validate(s, txn->server, txn->session);
+    say_session(s, txn->wire, txn->session, txn->ctime_ms);
     go_on(s, txn->wire, peer->version);
 }
 

@@ -32,6 +32,11 @@ static zk_contender *of(zk_op *op)
     return (zk_contender *)op;
 }
 
+static bool has_child(const zk_contender *c)
+{
+    return c->place != ZK_NONE && c->place != ZK_REVOKED; /* or may have one */
+}
+
 /* A watch is about the place at which it was set. */
 static void move_to(zk_contender *c, zk_place place)
 {
@@ -126,7 +131,7 @@ static void fail(zk_contender *c, int error)
         simba__zk_fail_by(&c->op, error);
     else if (!c->leaving)
         push(c, SIMBA_PUSH_CHANGED);
-    if (c->place == ZK_NONE || c->place == ZK_REVOKED)
+    if (!has_child(c))
         drop(c);
     else if (c->leaving)
         simba__zk_op_later(&c->op);
@@ -378,8 +383,7 @@ static void make_child(zk_contender *c)
 static void look(zk_contender *c)
 {
     zk_op *op = &c->op;
-    const bool has_child = c->place != ZK_NONE && c->place != ZK_REVOKED;
-    if (c->leaving && !has_child && c->stage == ZK_RESTS) {
+    if (c->leaving && !has_child(c) && c->stage == ZK_RESTS) {
         simba__zk_complete(op, SIMBA_NOT_MINE, NULL);
         drop(c);
         return;
@@ -396,12 +400,12 @@ static void look(zk_contender *c)
             simba__zk_complete(op, SIMBA_MINE, &self);
         return;
     }
-    if (!has_child && c->rounds++ == ROUNDS_MOST) {
+    if (!has_child(c) && c->rounds++ == ROUNDS_MOST) {
         fail(c, c->refused ? ZK_REFUSED : ZK_VANISHES);
         return;
     }
     c->stage = ZK_LISTS;
-    if (!has_child)
+    if (!has_child(c))
         make_child(c);
     else if (c->place == ZK_UNSURE)
         simba__zk_call_sync(op);
@@ -504,8 +508,7 @@ static void own_fired(zk_watch *watch, int kind)
 static void begin(zk_op *op)
 {
     zk_contender *c = of(op);
-    const bool has_child = c->place != ZK_NONE && c->place != ZK_REVOKED;
-    if (!has_child && !op->request)
+    if (!has_child(c) && !op->request)
         return; /* nobody waits for one */
     if (c->place == ZK_LEADS && !c->leaving)
         watch_own(c);
