@@ -223,7 +223,13 @@ static void close_busy(tck *t)
 }
 
 const tck_case tck_cases_lifecycle[] = {
-    {"start-stop", 0, 0, start_stop}, {"never-started", 0, 0, never_started}, {"restart", 0, 0, restart},
-    {"guard", 0, 0, guard},           {"initial-delay", 0, 0, initial_delay}, {"close-leader", 0, 0, close_leader},
-    {"close-busy", 0, 0, close_busy}, {"nothing-inherited", 0, 0, nothing_inherited}, {0},
+    {"start-stop", 0, 0, start_stop},
+    {"never-started", 0, 0, never_started},
+    {"restart", 0, 0, restart},
+    {"guard", 0, 0, guard},
+    {"initial-delay", 0, 0, initial_delay},
+    {"close-leader", 0, 0, close_leader},
+    {"close-busy", 0, 0, close_busy},
+    {"nothing-inherited", 0, 0, nothing_inherited},
+    {0},
 };

@@ -433,7 +433,7 @@ static void wrapper_close(void *self)
     wrapper->closing = true;
     for (struct shadow *s = wrapper->shadows, *after; s; s = after) {
         after = s->next;
-        if (s->stage != SENT)
+        if (s->stage == HELD || s->stage == SWALLOWED) /* the inner store has the others, expired ones among them */
             fail_shadow(wrapper, s, SIMBA_EUNAVAILABLE, "fault: closing");
     }
     wrapper->inner->close(wrapper->inner_self);

@@ -332,7 +332,7 @@ int stub_register(simba_backend table)
     table.watch = table.watch ? table.watch : stub_watch;
     table.unwatch = table.unwatch ? table.unwatch : stub_unwatch;
     table.woken = table.woken ? table.woken : stub_nothing;
-    table.close = stub_close;
+    table.close = table.close ? table.close : stub_close;
     table.fini = stub_nothing;
     return simba_backend_register(&table);
 }

@@ -274,6 +274,50 @@ static void given_up_on_a_silent_store(void **state)
     tck_fault_free(fault);
 }
 
+static simba_request *kept;
+
+static void keeper_submit(void *self, simba_request *request)
+{
+    request->next = kept;
+    kept = request;
+}
+
+static void keeper_expire(void *self, simba_request *request)
+{
+}
+
+static void keeper_close(void *self)
+{
+    while (kept) {
+        simba_request *request = kept;
+        kept = request->next;
+        (stub_host->fail)(stub_host, request, SIMBA_EUNAVAILABLE, "keeper: closed"); /* fail is a macro of cmocka */
+    }
+    stub_host->closed(stub_host);
+}
+
+/* A store may have a request until it is closed, although the time of that request was over long before. */
+static void expired_and_kept_until_the_close(void **state)
+{
+    static const char *const schemes[] = {"keeper", NULL};
+    tck_fault *fault;
+    simba_client *client;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = 20;
+    assert_rc(0, stub_register((simba_backend){.schemes = schemes,
+                                               .caps = SIMBA_CAP_LIST,
+                                               .submit = keeper_submit,
+                                               .expire = keeper_expire,
+                                               .close = keeper_close}));
+    assert_rc(0, tck_fault_new("keeper://x", NULL, NULL, NULL, &fault));
+    assert_rc(0, simba_client_open(tck_fault_url(fault), &options, NULL, &client));
+    assert_rc(SIMBA_ETIMEDOUT, simba_client_force_release(client, "m", NULL));
+    client_close(client);
+    assert_null(kept);
+    assert_int_equal(tck_fault_count(fault, 0, TCK_BREACHES), 0);
+    tck_fault_free(fault);
+}
+
 /* --- several threads ------------------------------------------------------------------------------ */
 
 struct pair {
@@ -416,6 +460,7 @@ int main(void)
         TEST(lease_is_told),
         TEST(given_back_by_another),
         TEST(given_up_on_a_silent_store),
+        TEST(expired_and_kept_until_the_close),
         TEST(cancel_races_with_success),
         TEST(released_by_two_threads),
         TEST(closed_client),

@@ -37,11 +37,9 @@ typedef struct loss {
 extern process contenders[CONTENDERS];
 extern score *board;
 
-/* The fixture: an empty folder and a fresh score; in the end nobody must be left, and no two leases have overlapped
- * unless the test says that they may have. */
+/* The fixture: an empty folder and a fresh score; in the end nobody must be left, and no two leases have overlapped. */
 int setup(void **state);
 int teardown(void **state);
-void allow_conflicts(void);
 
 /* Another store than the database of our own. */
 void use_store(const char *url);

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "pushes-dropped": FAULTS, "pushes-doubled": FAULTS, "observer-pushes-dropped": FAULTS, "locker-lost": FAULTS,
     "locker-unreachable": FAULTS, "locker-try-reply-lost": FAULTS, "note-reply-lost": FAULTS,
     "observer-every-change": "one store has it, and the binding adds nothing to it",
+    "nothing-inherited": "the binding opens no descriptor",
     "events-and-fields": "the binding hands lines of the log on, and not their fields",
 }
 
