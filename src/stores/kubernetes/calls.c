@@ -93,6 +93,10 @@ static void call_done(simba__http_call *http, const simba__http_answer *answer, 
                                                                                      : s) *
                                                                       NS_PER_S;
     }
+    /* What ended this connection has perhaps ended those that were idle meanwhile: the next request makes a new one. */
+    for (size_t i = 0; error && i < KUBE_CONNECTIONS; i++)
+        if (store->connections[i].link.state == SIMBA__LINK_UP && store->connections[i].calls.count == 0)
+            simba__http_close(&store->connections[i]);
     call->over(call, status, body, error);
     if (status == 401)
         start_reading(store);
