@@ -275,7 +275,7 @@ static void long_list(void **state)
 {
     (void)state;
     enum { N = 530 };
-    simba_client *client = open_client(SESSION "&prefix=long/");
+    simba_client *client = open_client("prefix=long/");
     static simba_locker *lockers[N];
     char name[32];
     int count = 0;
@@ -505,7 +505,7 @@ static void about_users(void **state)
     simba_client *client = open_at(etcd.port, "simba:secret@", "session-timeout=30s&prefix=locks/");
     simba_locker *locker = hold(client, "m");
     assert_int_equal(simba_locker_note_set(locker, "n", 1, NULL), 0);
-    simba_client *looker = open_at(etcd.port, "simba:secret@", SESSION "&prefix=locks/");
+    simba_client *looker = open_at(etcd.port, "simba:secret@", "prefix=locks/");
     int64_t count = 0;
     assert_int_equal(simba_client_list(looker, NULL, count_waiters, &count, NULL), 0);
     /* Its tokens are gone, and so is nothing else. */

@@ -21,7 +21,7 @@ static void a_shorter_session_is_enough(void **state)
 {
     ask_for_more_than_granted();
     assert_int_equal(RUN("run", "--wait", "10s", "m", "--", "true"), 0);
-    assert_string_equal(err_of(&last), "");
+    assert_null(strstr(err_of(&last), "grace")); /* a server that is slow to answer has a warning shown */
     assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 0);
     process scheduled = START("schedule", "--every", "1h", "m", "--", "sh", "-c", "echo done > \"$0\"", in_dir("done"));
     await_file(in_dir("done"));

@@ -81,7 +81,7 @@ static void briefly_frozen_holder(void **state)
  * slowest one would by any timer or poll (L2). */
 static void release_is_pushed(void **state)
 {
-    enum { HAND_OVERS = 8 };
+    enum { HAND_OVERS = 4 };
     process *both[2];
     for (unsigned i = 0; i < 2; i++)
         both[i] = contender(i, NULL, 50 * TTL_MS, 50 * TRANSITION_MS);
