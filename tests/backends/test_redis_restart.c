@@ -117,7 +117,9 @@ static void examine(void **state)
     assert_non_null(strstr(found->text, "which has made these mutexes: mail, orders."));
     say("SET simba:{a}:note old");
     say("SET simba:{b}:note old");
-    assert_non_null(strstr(examined()->text, ": a, b, mail, and others."));
+    found = examined();
+    assert_non_null(found);
+    assert_non_null(strstr(found->text, ": a, b, mail, and others."));
     say("DEL simba:{orders}:grant simba:{orders}:note simba:{mail}:note simba:{a}:note simba:{b}:note");
     assert_null(examined());
     testhost_close(&a);

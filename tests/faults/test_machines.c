@@ -29,12 +29,11 @@ enum {
 static long shift_ms;
 
 /* In place of the C library's: a machine whose time of day is wrong. All other clocks are right, as they would be. */
-int clock_gettime(clockid_t clock,
-                  struct timespec *ret_time) /* NOLINT(readability-inconsistent-declaration-parameter-name) */
+int clock_gettime(clockid_t __clock_id, struct timespec *__tp) // NOLINT(bugprone-reserved-identifier): as in time.h
 {
-    const int rc = (int)syscall(SYS_clock_gettime, clock, ret_time);
-    if (rc == 0 && clock == CLOCK_REALTIME)
-        ret_time->tv_sec += shift_ms / 1000;
+    const int rc = (int)syscall(SYS_clock_gettime, __clock_id, __tp);
+    if (rc == 0 && __clock_id == CLOCK_REALTIME)
+        __tp->tv_sec += shift_ms / 1000;
     return rc;
 }
 

@@ -50,10 +50,10 @@ bool log_set_format(const char *name)
     return !name || strcmp(name, "text") == 0;
 }
 
-char *log_line(const char *command, log_source whose, const simba_log_record *record)
+char *log_line(const char *command, log_source source, const simba_log_record *record)
 {
     (void)command;
-    (void)whose;
+    (void)source;
     (void)record;
     return NULL;
 }

@@ -267,7 +267,8 @@ static void damaged_records_are_refused(void **state)
     /* A specification that is too long, in a line that is not, and a line that does not end. */
     char longest[2 * SIMBA__RECORD_MAX];
     memset(longest, 'x', sizeof longest);
-    memcpy(longest, text, length - strlen(sample.spec) - 1);
+    memcpy(longest, text,
+           length - strlen(sample.spec) - 1); // NOLINT(bugprone-not-null-terminated-result): its size is passed on
     assert_int_equal(simba__record_read(longest, sizeof longest, &err, &read), SIMBA_ECORRUPT);
     longest[length - strlen(sample.spec) + SIMBA__SPEC_MAX] = '\n';
     assert_int_equal(simba__record_read(longest, sizeof longest, &err, &read), SIMBA_ECORRUPT);

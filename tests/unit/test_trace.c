@@ -48,6 +48,7 @@ static void count(counted *c, simba__event_kind kind, const simba_reply *reply)
         .kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .sent_at = c->sent_at, .reply = reply};
     c->made.event = &event;
     simba__count_step(&c->stats, &c->made, &c->since);
+    c->made.event = NULL;
 }
 
 static uint64_t count_of(const simba_histogram *histogram)
