@@ -250,8 +250,8 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     if (store == SIM_STORE_ETCD) /* it counts in seconds */
         plan->session_ns = plan->session_ns / SIM_S * SIM_S;
     draw_timing(plan, &s);
-    if (sim_is_sql(store) && plan->timing.transition_ms < 1000)
-        plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
+    if ((sim_is_sql(store) || store == SIM_STORE_KUBERNETES) && plan->timing.transition_ms < 1000)
+        plan->timing.transition_ms += 1000; /* a write takes several round trips: docs/safety.md, L3 */
     plan->processes = (unsigned)pick(&s, 2, SIM_PROCESSES);
     plan->contenders = (unsigned)pick(&s, plan->processes, 8);
     plan->mutexes = (unsigned)pick(&s, 1, 2);
