@@ -253,7 +253,8 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
         {"grace", 0, CLI_DURATION, "D", "How much of the lease is for --on-released", &e.service.grace_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
         {"keep-leading", 0, CLI_FLAG, NULL, "Go on leading even if --on-acquired fails", &e.keep_leading},
-        {"label", 0, CLI_TEXT, "KEY=VALUE", "Label our own pod while it leads (Kubernetes)", &globals->label},
+        {"label", 0, CLI_TEXT, "KEY=VALUE", "Label the pod of this process while it leads (Kubernetes)",
+         &globals->label},
         {"json", 0, CLI_FLAG, NULL, "Print one object per line", &e.json},
         CHECK_OPTIONS(e.service.check),
     };

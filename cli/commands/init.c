@@ -16,9 +16,9 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
 {
     const cli_syntax syntax = {
         .command = COMMAND,
-        .about = "Prepares the store: creates the file or the tables that are missing, and leaves\n"
-                 "alone what exists. MySQL, MariaDB and PostgreSQL need this once; in the other\n"
-                 "stores the first command creates what it needs.",
+        .about = "Prepares the store: creates the file or the tables that are missing, and upgrades\n"
+                 "those of an earlier version. MySQL, MariaDB and PostgreSQL need this once; in the\n"
+                 "other stores the first command creates what it needs.",
         .takes = CLI_TAKES_URL,
     };
     simba_client *client = NULL;

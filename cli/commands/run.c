@@ -282,7 +282,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &r.busy_code},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; must fit into the lease", &r.grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &r.max_hold_ms},
-        {"label", 0, CLI_TEXT, "KEY=VALUE", "Label our own pod while it leads (Kubernetes)", &globals->label},
+        {"label", 0, CLI_TEXT, "KEY=VALUE", "Label the pod of this process while it leads (Kubernetes)",
+         &globals->label},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {

@@ -52,7 +52,7 @@ typedef struct kube_options {
     bool tls;
     simba__tls_files files;
     char *token_file;              /* NULL: none */
-    char *label_key, *label_value; /* of our own pod, while we lead; NULL: none */
+    char *label_key, *label_value; /* of this pod, while the client leads; NULL: none */
     char pod[KUBE_NAME_SIZE];
     int64_t connect_timeout_ns, timeout_ns;
 } kube_options;
@@ -156,7 +156,7 @@ typedef struct kube_walk {
 void simba__kube_walk(kube_store *store, simba_request *request);
 void simba__kube_walk_end(kube_walk *walk, int code, const char *why);
 
-/* --- the label of our own pod (label.c) ------------------------------------------------------------------ */
+/* --- the label of this pod (label.c) ------------------------------------------------------------------ */
 
 typedef struct kube_label {
     kube_call call;

@@ -1,4 +1,4 @@
-/* ?label=KEY=VALUE: our own pod has this label while the client holds any mutex, so that a Service can select the leader. It comes with
+/* ?label=KEY=VALUE: the pod of this process has this label while the client holds any mutex, so that a Service can select the leader. It comes with
  * the first grant and goes with the last release, one PATCH each: it guards nothing. What an earlier process of this pod may have left
  * behind goes first. A PATCH that failed is repeated, after pauses that grow, until it is done. */
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void label_over(kube_call *call, int status, simba__json body, const simb
         label->failures = 0;
         bring(store); /* it may have changed meanwhile */
     } else if (!store->closing) {
-        const simba_error refusal = simba__kube_refusal(store, "PATCH of our own pod's label", status, body, error);
+        const simba_error refusal = simba__kube_refusal(store, "PATCH of this pod's label", status, body, error);
         if (label->failures == 0)
             store->host->log(store->host, SIMBA_LOG_WARN, "%s; trying again", refusal.text);
         store->host->timer_set(store->host, &label->pause,
