@@ -93,9 +93,11 @@ static void strategy_is_set(void **state)
                                        .type = "application/json",
                                        .body = body,
                                        .size = sizeof body - 1};
+    pthread_mutex_lock(&fake.lock);
     const fake_kube_answer answer = fake_kube_handle(&fake.objects, &request, false, &watch);
-    assert_int_equal(answer.code, 201);
     json_decref(answer.body);
+    pthread_mutex_unlock(&fake.lock);
+    assert_int_equal(answer.code, 201);
     assert_int_not_equal(RUN("doctor", "--url", url_of("")), 0);
     assert_says("coordinated leader election (spec.strategy)");
 }

@@ -378,6 +378,14 @@ void fake_kubernetes_freeze(fake_kubernetes *fake, bool freezes)
     pthread_mutex_unlock(&fake->lock);
 }
 
+bool fake_kubernetes_has_failed(fake_kubernetes *fake)
+{
+    pthread_mutex_lock(&fake->lock);
+    const bool has = fake->faults_left == 0;
+    pthread_mutex_unlock(&fake->lock);
+    return has;
+}
+
 void fake_kubernetes_forbid(fake_kubernetes *fake, const char *verbs)
 {
     pthread_mutex_lock(&fake->lock);

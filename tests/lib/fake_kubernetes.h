@@ -65,6 +65,8 @@ void fake_kubernetes_stop(fake_kubernetes *fake);
 
 /* The next `times` requests by this method go wrong. "WATCH" is the method of watches. */
 void fake_kubernetes_fail(fake_kubernetes *fake, fake_kube_fault fault, const char *method, unsigned times);
+/* Have all of them? */
+bool fake_kubernetes_has_failed(fake_kubernetes *fake);
 /* From now on the watch cache lags: watches are told nothing new. Until it does not lag any more. */
 void fake_kubernetes_lag(fake_kubernetes *fake, bool lags);
 /* Forget all history: who watches from an earlier version is told 410. */
