@@ -106,8 +106,9 @@ static void take_cancel(etcd_store *store, etcd_watch *watch, simba__json result
         begin_anew(store, PAUSE_MS);
         return;
     }
-    host->log(host, SIMBA_LOG_WARN, "etcd %s: cannot watch %s: %s", store->options.where, watch ? watch->key : "a key",
-              fault.text[0] ? fault.text : "the server has canceled it");
+    const char *key = watch ? watch->key : "a key";
+    const char *why = fault.text[0] ? fault.text : "the server has canceled it";
+    host->log(host, SIMBA_LOG_WARN, "etcd %s: cannot watch %s: %s", store->options.where, key, why);
     begin_anew(store, REFUSED_MS);
 }
 
